@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "megacpp/base/machine_memory.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/launch/assumptions.h"
@@ -18,8 +17,7 @@ namespace {
 runtime::FoundHardware hardware_of_train(const recipe::Recipe& recipe) {
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
   runtime::Machine machine{.free_bytes = backend.free_bytes(recipe).value_or(INT64_MAX),
-                           .local_chips = recipe::chips_of(recipe.layout),
-                           .host_bytes = base::available_memory_bytes()};
+                           .local_chips = recipe::chips_of(recipe.layout)};
   if (backend.device_name) machine.device_name = backend.device_name(recipe);
   return backend.find_hardware(recipe, machine);
 }

@@ -2,6 +2,7 @@
 #include "megacpp/compile/state_table.h"
 
 #include <map>
+#include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -74,12 +75,19 @@ ir::TensorType local_type(const StateTensor& tensor, const ir::Mesh& mesh) {
 }
 
 int64_t kept_bytes(const Compiled& compiled) {
-  int64_t bytes = 0;
+  const std::vector<int64_t> by_stage = kept_bytes_by_stage(compiled);
+  return std::accumulate(by_stage.begin(), by_stage.end(), int64_t{0});
+}
+
+std::vector<int64_t> kept_bytes_by_stage(const Compiled& compiled) {
+  std::vector<int64_t> by_stage;
   std::set<std::string_view> counted;
-  for (const StagePrograms& stage : compiled.stages)
+  for (const StagePrograms& stage : compiled.stages) {
+    int64_t& bytes = by_stage.emplace_back(0);
     for (const StateTensor& tensor : stage.state)
       if (tensor.kept && counted.insert(tensor.name).second) bytes += tensor.whole.bytes();
-  return bytes;
+  }
+  return by_stage;
 }
 
 }  // namespace megacpp::compile

@@ -20,5 +20,7 @@ ir::TensorType local_type(const StateTensor& tensor, const ir::Mesh& mesh);
 /// What a run keeps from step to step, each tensor whole and once, however many chips and stages hold it: the bytes of
 /// a checkpoint, and of the snapshot in host memory that it is written from. Takes no longer for more chips.
 int64_t kept_bytes(const Compiled& compiled);
+/// The same by pipeline stage: a tensor that several have counts in the first, whose chips save it.
+std::vector<int64_t> kept_bytes_by_stage(const Compiled& compiled);
 
 }  // namespace megacpp::compile

@@ -38,10 +38,10 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   estimate.has_host_memory = target.has_host_memory;
   estimate.compiled = compile::compile_training(recipe, estimate.plan, target);
   estimate.correction = catalog::correction_by_others(assumptions.peaks, estimate.signature);
-  estimate.fit = fit_report(
-      estimate.compiled, assumptions.slice, assumptions.limits,
-      {.of_parts = estimate.correction, .letters = letter_families(recipe.model)},
-      {.chips = assumptions.host_chips, .bytes = assumptions.host_bytes, .keep_snapshot = recipe.checkpoint.saves()});
+  Hosts hosts = assumptions.hosts;
+  hosts.keep_snapshot = hosts.keep_snapshot && recipe.checkpoint.saves();
+  estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
+                            {.of_parts = estimate.correction, .letters = letter_families(recipe.model)}, hosts);
   if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
   estimate.time_correction = catalog::correction_by_others(assumptions.steps, estimate.signature);
   return estimate;
@@ -103,6 +103,7 @@ Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumpti
   AutoRecompute recompute(recipe, assumptions);
   Estimate estimate = estimate_of(recompute, assumptions);
   if (may_fit(estimate, ceiling) || !recompute.can_raise()) return estimate;
+  if (estimate.fit.worst().may_fit() && !estimate.fit.fits_host()) return estimate;  // no level leaves a host more
   // What is out of reach is found by one more plan, not by one for each level.
   AutoRecompute all = recompute;
   all.raise_all(need(estimate));

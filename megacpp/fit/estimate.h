@@ -51,8 +51,7 @@ struct Assumptions {
   recipe::FindUnsupported cannot_run = {};  // by the lane's backend; empty: it runs everything
   std::vector<std::string> features = {};   // of the backend's settings, for signatures
   std::vector<int64_t> limits = {};         // bytes by chip, 0: the hardware's own; empty: that for all
-  int64_t host_chips = 0;                   // of a machine beside its chips; 0: as the slice has them
-  std::optional<int64_t> host_bytes = {};   // that such a machine has free; absent: not known
+  Hosts hosts = {};                         // beside devices
   catalog::Build build = {};                // what runs it
   std::vector<catalog::Sample> peaks = {};  // measured on this lane: plans are corrected by those of other launches
   std::vector<catalog::Sample> steps = {};  // likewise, times of steps

@@ -14,6 +14,7 @@
 
 #include "megacpp/compile/state_table.h"
 #include "megacpp/ir/chip_name.h"
+#include "megacpp/memory/chip_fit.h"
 #include "megacpp/memory/report.h"
 
 namespace megacpp::fit {
@@ -46,19 +47,43 @@ struct HardwareLimit {
   auto operator<=>(const HardwareLimit&) const = default;
 };
 
+/// The host of every chip.
+std::vector<int64_t> host_of_chips(const ir::Mesh& mesh, const hw::Slice& slice, const Hosts& hosts) {
+  if (!hosts.all.empty()) return hosts.of_chips(mesh);
+  std::vector<int64_t> by_slice;
+  for (int64_t device = 0; device < mesh.chips(); ++device)
+    by_slice.push_back(slice.host_of(device / slice.chip.devices));
+  return by_slice;
+}
+
+/// What each host has of the snapshot that checkpoints are written from. The chips of a stage save about as much of it
+/// each, whoever holds what (train/state_saver.h).
+std::map<int64_t, int64_t> snapshot_by_host(const compile::Compiled& compiled, const std::vector<int64_t>& hosts) {
+  const std::vector<int64_t> kept = compile::kept_bytes_by_stage(compiled);
+  std::vector<std::map<int64_t, int64_t>> chips(kept.size());  // by stage and host
+  std::vector<int64_t> all(kept.size());
+  for (size_t chip = 0; chip < hosts.size(); ++chip) {
+    const size_t stage = compiled.stage_of(static_cast<int64_t>(chip));
+    ++chips[stage][hosts[chip]];
+    ++all[stage];
+  }
+  std::map<int64_t, int64_t> bytes;
+  for (size_t stage = 0; stage < kept.size(); ++stage)
+    for (const auto& [host, count] : chips[stage]) bytes[host] += (kept[stage] * count + all[stage] - 1) / all[stage];
+  return bytes;
+}
+
 /// By chip, of which each needs so many bytes. A virtual chip may take what the others of its machine leave, if they
 /// leave anything; the snapshot that checkpoints are written from is in the same memory, on each machine a part.
 std::vector<HardwareLimit> hardware_limits(const hw::Slice& slice, const std::vector<int64_t>& needed,
-                                           int64_t snapshot) {
+                                           const std::map<int64_t, int64_t>& snapshot) {
   const hw::Chip device = hw::device_of(slice.chip);
   if (device.usable_bytes == 0) return std::vector<HardwareLimit>(needed.size());
   std::vector<HardwareLimit> limits(needed.size(), {.bytes = device.usable_bytes});
   if (device.kind != hw::ChipKind::host) return limits;
   const int64_t machine = device.usable_bytes * slice.chip.slices.host[0];
-  std::map<int64_t, int64_t> used;  // by machine
+  std::map<int64_t, int64_t> used = snapshot;  // by machine
   for (size_t chip = 0; chip < needed.size(); ++chip) used[slice.host_of(static_cast<int64_t>(chip))] += needed[chip];
-  const int64_t machines = std::ssize(used);
-  for (auto& [host, bytes] : used) bytes += (snapshot + machines - 1) / machines;
   for (size_t chip = 0; chip < needed.size(); ++chip) {
     const int64_t by_all = used[slice.host_of(static_cast<int64_t>(chip))];
     limits[chip] = {.bytes = std::max<int64_t>(0, machine - (by_all - needed[chip])),
@@ -68,19 +93,28 @@ std::vector<HardwareLimit> hardware_limits(const hw::Slice& slice, const std::ve
   return limits;
 }
 
-/// What the hosts of devices keep beside them, of the one that keeps most. Each has a part of the snapshot; hosts that
-/// are their chips' memory have it with theirs.
+/// What the hosts of devices keep beside them, of the one that has least left. Hosts that are their chips' memory have
+/// it with theirs.
 void add_host_bytes(FitReport& report, const compile::Compiled& compiled, const hw::Slice& slice, const Hosts& hosts) {
-  report.host_limit = hosts.bytes;
   if (hw::device_of(slice.chip).kind == hw::ChipKind::host) return;
-  std::map<int64_t, int64_t> offloaded;  // by host
-  for (int64_t device = 0; device < compiled.mesh.chips(); ++device) {
-    const int64_t host = hosts.chips > 0 ? device / hosts.chips : slice.host_of(device / slice.chip.devices);
-    offloaded[host] += compiled.programs_of(device).memory.host_bytes;
+  const std::vector<int64_t> host_of = host_of_chips(compiled.mesh, slice, hosts);
+  std::map<int64_t, memory::HostFit> kept;  // by host
+  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) {
+    const int64_t host = host_of[static_cast<size_t>(chip)];
+    const int64_t free = hosts.all.empty() ? INT64_MAX : hosts.all[static_cast<size_t>(host)].bytes;
+    memory::HostFit& fit = kept.try_emplace(host, memory::HostFit{.limit_bytes = free, .chip = chip}).first->second;
+    fit.offloaded_bytes += compiled.programs_of(chip).memory.host_bytes;
   }
-  const int64_t count = std::ssize(offloaded);
-  for (const auto& [host, bytes] : offloaded) report.host_offloaded = std::max(report.host_offloaded, bytes);
-  report.host_snapshot = (report.snapshot + count - 1) / count;
+  if (hosts.keep_snapshot)
+    for (const auto& [host, bytes] : snapshot_by_host(compiled, host_of)) kept[host].snapshot_bytes = bytes;
+  const auto& [host, worst] = *std::ranges::min_element(
+      kept, {}, [](const auto& each) { return each.second.limit_bytes - each.second.needed_bytes(); });
+  report.host_offloaded = worst.offloaded_bytes;
+  report.host_snapshot = worst.snapshot_bytes;
+  report.host_chip = worst.chip;
+  if (hosts.all.empty()) return;
+  report.host_limit = worst.limit_bytes;
+  report.host_name = hosts.all[static_cast<size_t>(host)].name;
 }
 
 }  // namespace
@@ -141,7 +175,8 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
     corrected.push_back(corrected_bytes(stage.memory, correction));
   for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip)
     needed.push_back(corrected[compiled.stage_of(chip)] + code);
-  const int64_t snapshot = hosts.keep_snapshot ? compile::kept_bytes(compiled) : 0;
+  std::map<int64_t, int64_t> snapshot;  // by machine of the slice
+  if (hosts.keep_snapshot) snapshot = snapshot_by_host(compiled, host_of_chips(compiled.mesh, slice, {}));
   const std::vector<HardwareLimit> of_hardware = hardware_limits(slice, needed, snapshot);
   std::map<std::tuple<size_t, bool, HardwareLimit>, ChipGroup> groups;  // by stage, whose limit, limit
   for (size_t chip = 0; chip < needed.size(); ++chip) {
@@ -171,7 +206,7 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                    .groups = {},
                    .mean = std::llround(sum / static_cast<double>(needed.size())),
                    .samples = correction.of_parts.samples,
-                   .snapshot = snapshot};
+                   .snapshot = hosts.keep_snapshot ? compile::kept_bytes(compiled) : 0};
   add_host_bytes(report, compiled, slice, hosts);
   for (auto& [key, group] : groups) report.groups.push_back(std::move(group));
   // Chips that share a machine have the same free memory: of these the one that needs most comes first.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "megacpp/catalog/calibration.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/hw/slice.h"
+#include "megacpp/ir/mesh.h"
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::fit {
@@ -66,9 +68,12 @@ struct FitReport {
   int64_t mean = 0;               // needed bytes over all chips, for a footnote
   size_t samples = 0;             // that the correction was learnt from
   int64_t snapshot = 0;           // of host memory, for checkpoints; machines that share it with their chips count it
-  int64_t host_offloaded = 0;     // bytes of state in pinned memory of the host beside its chips that needs most
-  int64_t host_snapshot = 0;      // of the snapshot, there; 0 where chips share the host's memory
-  std::optional<int64_t> host_limit = {};  // what a host has for both; absent: not known
+  // Of the host beside its chips that is worst off; 0 where chips share the host's memory.
+  int64_t host_offloaded = 0;              // bytes of state in its pinned memory
+  int64_t host_snapshot = 0;               // of the snapshot, there
+  std::optional<int64_t> host_limit = {};  // what it has for both; absent: not known
+  std::string host_name = {};              // empty: it has none
+  int64_t host_chip = 0;                   // of the mesh: its first
 
   const ChipGroup& worst() const { return groups.front(); }
   int64_t host_needed() const { return host_offloaded + host_snapshot; }
@@ -102,11 +107,17 @@ struct PlanCorrection {
   LetterFamilies letters = {};
 };
 
-/// The machines beside devices: offloaded state and the snapshot of checkpoints are in their memory.
+/// A machine beside devices.
+struct Host {
+  std::string name;   // "node7"; empty: it has none
+  int64_t bytes = 0;  // that it has free
+};
+/// Those of a run: offloaded state and the snapshot of checkpoints are in their memory.
 struct Hosts {
-  int64_t chips = 0;                  // of each; 0: as many as the slice has
-  std::optional<int64_t> bytes = {};  // that each has free; absent: not known
-  bool keep_snapshot = true;          // checkpoints are saved
+  std::vector<Host> all = {};  // empty: as the slice has them, and nobody knows what they have
+  /// The host of every chip of a mesh, as its place in `all`.
+  std::function<std::vector<int64_t>(const ir::Mesh& mesh)> of_chips = {};
+  bool keep_snapshot = true;  // checkpoints are saved
 };
 
 /// `limits` are bytes by chip, 0: the hardware's own; empty: that for all. Virtual chips of a machine share its memory:

@@ -162,7 +162,7 @@ TEST(FitReportTest, TheSnapshotOfCheckpointsIsInTheMemoryOfTheMachine) {
 
   hw::Slice two_machines = four(hw::ChipKind::host, 110);
   two_machines.chip.slices.host = {2};
-  EXPECT_EQ(fit_report(compiled, two_machines, {}).worst().free_bytes(), 220 - 2 * 100 - 20) << "each holds a part";
+  EXPECT_EQ(fit_report(compiled, two_machines, {}).worst().free_bytes(), 220 - 2 * 100 - 16) << "its stage's part";
 
   const FitReport elsewhere = fit_report(compiled, four(hw::ChipKind::gpu, 100), {});
   EXPECT_EQ(elsewhere.snapshot, 40);
@@ -173,29 +173,75 @@ TEST(FitReportTest, TheSnapshotOfCheckpointsIsInTheMemoryOfTheMachine) {
   EXPECT_TRUE(unsaved.fits()) << "320: what is not taken is not counted";
 }
 
-// 40 bytes of a snapshot, and 7 of each chip's state, four of them on a host or two.
-TEST(FitReportTest, AHostBesideItsChipsHasOffloadedStateAndTheSnapshot) {
-  compile::Compiled compiled = two_stages();
-  compiled.stages[0].state = {compile::StateTensor{.name = "embedding", .whole = {ir::DType::f32, {10}}, .kept = true}};
-  for (compile::StagePrograms& stage : compiled.stages) stage.memory.host_bytes = 7;
-  const auto report = [&](hw::ChipKind kind, const Hosts& hosts) {
-    return fit_report(compiled, four(kind, 100), {}, {}, hosts);
+/// With so many bytes each, and neighbouring chips.
+Hosts hosts_with(const std::vector<int64_t>& bytes) {
+  Hosts hosts;
+  for (const int64_t each : bytes)
+    hosts.all.push_back({.name = "node" + std::to_string(hosts.all.size()), .bytes = each});
+  hosts.of_chips = [count = std::ssize(bytes)](const ir::Mesh& mesh) {
+    std::vector<int64_t> of_chips;
+    for (int64_t chip = 0; chip < mesh.chips(); ++chip) of_chips.push_back(chip * count / mesh.chips());
+    return of_chips;
   };
-  const FitReport fits = report(hw::ChipKind::gpu, {.bytes = 68});
+  return hosts;
+}
+
+// 40 bytes of a snapshot, and 7 of each chip's state.
+compile::Compiled with_offloaded_state() {
+  compile::Compiled compiled = two_stages();
+  compiled.stages[0].state = {compile::StateTensor{.name = "embedding", .whole = {ir::DType::f32, {6}}, .kept = true}};
+  compiled.stages[1].state = {compile::StateTensor{.name = "head", .whole = {ir::DType::f32, {4}}, .kept = true}};
+  for (compile::StagePrograms& stage : compiled.stages) stage.memory.host_bytes = 7;
+  return compiled;
+}
+
+FitReport beside(const Hosts& hosts, hw::ChipKind kind = hw::ChipKind::gpu) {
+  return fit_report(with_offloaded_state(), four(kind, 100), {}, {}, hosts);
+}
+
+TEST(FitReportTest, AHostBesideItsChipsHasOffloadedStateAndTheSnapshot) {
+  const FitReport fits = beside(hosts_with({68}));
   EXPECT_EQ(fits.host_offloaded, 28);
   EXPECT_EQ(fits.host_snapshot, 40);
   EXPECT_TRUE(fits.fits()) << "the last byte";
-  EXPECT_FALSE(report(hw::ChipKind::gpu, {.bytes = 67}).fits()) << "both are in one memory";
-  EXPECT_TRUE(report(hw::ChipKind::gpu, {.bytes = 28, .keep_snapshot = false}).fits());
-  EXPECT_TRUE(report(hw::ChipKind::gpu, {}).fits()) << "no limit is known";
+  EXPECT_FALSE(beside(hosts_with({67})).fits()) << "both are in one memory";
+  Hosts unsaved = hosts_with({28});
+  unsaved.keep_snapshot = false;
+  EXPECT_TRUE(beside(unsaved).fits());
+  const FitReport unknown = beside({});
+  EXPECT_TRUE(unknown.fits()) << "no limit is known";
+  EXPECT_EQ(unknown.host_needed(), 68) << "of the slice's one host";
+  EXPECT_EQ(unknown.host_name, "");
 
-  const FitReport two = report(hw::ChipKind::gpu, {.chips = 2, .bytes = 34});
-  EXPECT_EQ(two.host_offloaded, 14) << "of two hosts, whatever the slice has";
-  EXPECT_EQ(two.host_snapshot, 20);
-  EXPECT_TRUE(two.fits());
-
-  const FitReport shared = report(hw::ChipKind::host, {.bytes = 1});
+  const FitReport shared = beside(hosts_with({1}), hw::ChipKind::host);
   EXPECT_EQ(shared.host_needed(), 0) << "counted with the chips";
+  EXPECT_TRUE(shared.fits());
+}
+
+// Of two hosts the first has the stage with the embedding, 14 + 24 bytes, the second 14 + 16.
+TEST(FitReportTest, EachHostIsHeldAgainstWhatItHasItself) {
+  const FitReport fits = beside(hosts_with({38, 30}));
+  EXPECT_TRUE(fits.fits()) << "the last byte of both";
+  const FitReport first = beside(hosts_with({37, 1000}));
+  EXPECT_FALSE(first.fits());
+  EXPECT_EQ(first.host_name, "node0");
+  EXPECT_EQ(first.host_snapshot, 24);
+  EXPECT_EQ(first.host_limit, 37);
+  EXPECT_EQ(first.host_chip, 0);
+  const FitReport second = beside(hosts_with({38, 29}));
+  EXPECT_FALSE(second.fits());
+  EXPECT_EQ(second.host_name, "node1") << "though it needs less";
+  EXPECT_EQ(second.host_needed(), 14 + 16);
+  EXPECT_EQ(second.host_chip, 2);
+}
+
+// Three chips on one host, and one on the other.
+TEST(FitReportTest, HostsMayHaveDifferentNumbersOfChips) {
+  Hosts hosts = hosts_with({53, 15});
+  hosts.of_chips = [](const ir::Mesh&) { return std::vector<int64_t>{0, 0, 0, 1}; };
+  EXPECT_TRUE(beside(hosts).fits()) << "21 + 24 + 8, and 7 + 8";
+  hosts.all[0].bytes = 52;
+  EXPECT_FALSE(beside(hosts).fits());
 }
 
 TEST(FitReportTest, WithoutAKnownLimitEverythingFitsAndNothingIsSaid) {

@@ -165,6 +165,9 @@ TEST(LadderTest, ByDefaultWhatChangesNoResultComesFirst) {
 // On a device beside a host with so much memory.
 MakeEstimate beside_host(int64_t host_bytes) {
   return [host_bytes](const recipe::Recipe& recipe, const Ceiling& ceiling) {
+    Hosts hosts{.all = {{.name = "node7", .bytes = host_bytes}}, .of_chips = [](const ir::Mesh& mesh) {
+                  return std::vector<int64_t>(static_cast<size_t>(mesh.chips()), 0);
+                }};
     Assumptions assumptions{
         .slice = hw::parse_target("h200:1"),
         .kernels = {.name = "any",
@@ -173,7 +176,7 @@ MakeEstimate beside_host(int64_t host_bytes) {
                     .has_host_memory = true},
         .kernels_run_there = true,
         .limits = recipe::chip_limits(recipe.hardware, 1),
-        .host_bytes = host_bytes};
+        .hosts = std::move(hosts)};
     return make_estimate(recipe, assumptions, ceiling);
   };
 }
@@ -208,6 +211,15 @@ TEST(LadderTest, StateThatOverflowsGoesToTheHostBeforeTheExperimentChanges) {
   EXPECT_TRUE(none.changes.empty()) << "what the host cannot hold is not taken";
   ASSERT_NE(attempt_of(none, "offload"), nullptr);
   EXPECT_TRUE(attempt_of(none, "offload")->reason.starts_with("its host has ")) << to_text(none);
+}
+
+TEST(LadderTest, WhatAHostLacksRaisesNoRecompute) {
+  const recipe::Recipe recipe = recipe_with({"train.recompute=auto"});
+  const Estimate roomy = beside_host(int64_t{1} << 30)(recipe, {}), narrow = beside_host(1)(recipe, {});
+  EXPECT_TRUE(roomy.fit.may_fit());
+  EXPECT_FALSE(narrow.fit.may_fit());
+  EXPECT_EQ(to_text(narrow.recompute), to_text(roomy.recompute));
+  EXPECT_EQ(narrow.fit.worst().needed(), roomy.fit.worst().needed());
 }
 
 TEST(LadderTest, StateStaysWhereThereIsOneMemory) {

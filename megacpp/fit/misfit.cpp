@@ -91,11 +91,12 @@ std::string wanted_bytes(const ChipGroup& worst) {
 }
 
 memory::OutOfMemory host_misfit_error(const FitReport& fit) {
-  return memory::host_misfit_error({.offloaded_bytes = fit.host_offloaded,
-                                    .snapshot_bytes = fit.host_snapshot,
-                                    .limit_bytes = fit.host_limit.value_or(0),
-                                    .chip = fit.worst().chip},
-                                   "a host of " + fit.hardware);
+  return memory::host_misfit_error(
+      {.offloaded_bytes = fit.host_offloaded,
+       .snapshot_bytes = fit.host_snapshot,
+       .limit_bytes = fit.host_limit.value_or(0),
+       .chip = fit.host_chip},
+      (fit.host_name.empty() ? "a host" : "host " + fit.host_name) + " of " + fit.hardware);
 }
 
 memory::OutOfMemory misfit_error(const Estimate& estimate) {

@@ -19,7 +19,7 @@ base::Code misfit_code(const ChipGroup& worst);
 /// chip".
 std::string wanted_bytes(const ChipGroup& worst);
 
-/// E2001 of chips that fit, beside a host that has too little for their state and the snapshot of checkpoints.
+/// E2001 of a host that has too little for the state of its chips and the snapshot of checkpoints.
 memory::OutOfMemory host_misfit_error(const FitReport& fit);
 
 /// E2001: the worst chip with its place in mesh and slice, what its bytes are for, and the next step; or E1605.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/fault_injection.h"
 #include "megacpp/runtime/processor.h"
 
 namespace megacpp::launch {
@@ -83,13 +83,13 @@ FreeMemory Agreement::free_memory() {
   return memory;
 }
 
-int64_t Agreement::chips_of_a_machine() {
-  std::map<std::string, int64_t> chips;  // by machine
-  for (const std::string& process : world().share("machine", fmt::format("{} {}", local_chips(), options_.machine()))) {
-    const size_t space = process.find(' ');
-    chips[process.substr(space + 1)] += std::stoll(process.substr(0, space));
-  }
-  return std::ranges::max_element(chips, {}, [](const auto& machine) { return machine.second; })->second;
+std::vector<RunHost> Agreement::hosts_of_run() {
+  const ProcessHost own{
+      .machine = options_.machine(), .name = runtime::host_name(), .free_bytes = options_.free_host_memory()};
+  std::vector<ProcessHost> processes;
+  for (const std::string& text : world().share("machine", process_host_text(own)))
+    processes.push_back(process_host_of(text));
+  return run_hosts(processes);
 }
 
 int Agreement::core_share() {

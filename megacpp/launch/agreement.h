@@ -22,6 +22,7 @@
 #include "megacpp/fit/estimate.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/launch/over_processes.h"
+#include "megacpp/launch/run_hosts.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/runtime/machine_identity.h"
@@ -77,11 +78,9 @@ class Agreement {
   int core_share();
   /// The machine of every process; empty where that is not known.
   const std::vector<std::string>& hosts() const { return start_->hosts(); }
-  /// Of all processes on one machine, whose memory they share; of the machine that has the most.
-  int64_t chips_of_a_machine();
+  /// The machines of all processes.
+  std::vector<RunHost> hosts_of_run();
   FreeMemory free_memory();
-  /// Bytes beside the memory of devices, of the machine that has the least.
-  int64_t free_host_memory() { return least("free memory of hosts", options_.free_host_memory()); }
   int64_t least(std::string_view subject, int64_t value) { return world().agree_min(subject, value); }
   /// What `make` gives on the coordinator; it is called there alone.
   std::string from_coordinator(std::string_view subject, const std::function<std::string()>& make);

@@ -15,6 +15,7 @@
 #include "megacpp/launch/training.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/print.h"
+#include "megacpp/runtime/fault_injection.h"
 #include "tests/support/errors.h"
 #include "tests/support/process_worlds.h"
 #include "tests/support/temporary_folder.h"
@@ -80,15 +81,42 @@ class AgreementTest : public testing::Test {
   Processes processes_{2};
 };
 
-// A plan for offloaded state is for the host that has least, on every process.
-TEST_F(AgreementTest, TheLeastMemoryOfAllHostsCounts) {
-  std::vector<int64_t> found(2);
+TEST_F(AgreementTest, AllKnowTheHostsOfTheRun) {
   processes_.run([&](size_t process) {
     ProcessOptions own = options(process);
     own.free_host_memory = [process] { return process == 0 ? kPlenty : kPlenty / 2; };
-    found[process] = Agreement(recipe(), own).free_host_memory();
+    const std::vector<RunHost> apart = Agreement(recipe(), own).hosts_of_run();
+    ASSERT_EQ(apart.size(), 2u);
+    EXPECT_EQ(apart[0].free_bytes, kPlenty);
+    EXPECT_EQ(apart[1].free_bytes, kPlenty / 2);
+    EXPECT_EQ(apart[1].processes, std::vector<int64_t>{1});
+    own.machine = runtime::machine_identity;
+    const std::vector<RunHost> together = Agreement(recipe(), own).hosts_of_run();
+    ASSERT_EQ(together.size(), 1u);
+    EXPECT_EQ(together[0].free_bytes, kPlenty / 2) << "the least that one of them has seen";
+    EXPECT_EQ(together[0].name, runtime::host_name());
   });
-  EXPECT_EQ(found, (std::vector<int64_t>{kPlenty / 2, kPlenty / 2}));
+}
+
+// Devices that are not here are planned for all the same, beside hosts that are.
+TEST_F(AgreementTest, AHostThatLacksMemoryForTheSnapshotEndsAllBeforeAnythingIsLoaded) {
+  const std::vector<std::vector<std::string>> backends = {{"backend=cuda"}, {"backend=xla", "xla.plugin=cuda"}};
+  for (std::vector<std::string> settings : backends) {
+    settings.emplace_back("hardware.target=h200:2");
+    for (const std::string limit : {"", "hardware.limit=1MiB"})  // a chip that does not fit either names no other cause
+      processes_.run([&](size_t process) {
+        ProcessOptions own = options(process);
+        own.free_host_memory = [process] { return process == 0 ? kPlenty : 1; };
+        std::vector<std::string> all = settings;
+        if (!limit.empty()) all.push_back(limit);
+        Launch launch(recipe(all), {.none = true}, no_log, own);
+        const base::Error error = testing_support::error_of([&] { launch.prepare(); });
+        EXPECT_EQ(error.code(), base::Code::E2001) << error.what();
+        EXPECT_EQ(error.problem().where.find("host " + runtime::host_name() + " of h200:2"), 0u) << error.what();
+        EXPECT_NE(error.problem().wanted.find("at most the 1 byte"), std::string::npos) << error.what();
+        EXPECT_TRUE(launch.attempts().empty()) << "no rung is tried";
+      });
+  }
 }
 
 TEST_F(AgreementTest, TheLeastFreeMemoryDecidesForAll) {

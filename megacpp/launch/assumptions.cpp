@@ -34,8 +34,6 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
                                .cannot_run = backend.cannot_run,
                                .features = named.features ? named.features(recipe) : std::vector<std::string>(),
                                .limits = recipe::chip_limits(recipe.hardware, devices),
-                               .host_chips = hardware.host_chips,
-                               .host_bytes = hardware.host_bytes,
                                .build = {}};
   assumptions.slice.chip = hw::rates_by(assumptions.slice.chip, backend.name);
   // Only a compiler that places buffers itself leaves gaps that no plan knows of.

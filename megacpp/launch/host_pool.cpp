@@ -18,6 +18,7 @@
 #include "megacpp/base/process.h"
 #include "megacpp/fit/search.h"
 #include "megacpp/launch/assumptions.h"
+#include "megacpp/launch/run_hosts.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/processor.h"
@@ -83,19 +84,31 @@ recipe::Recipe with_chips(recipe::Recipe recipe, int64_t chips) {
   return recipe;
 }
 
+// Like this machine, with neighbouring chips each; the last may have fewer.
+std::vector<RunHost> hosts_alike(const LayoutWish& wish) {
+  std::vector<RunHost> hosts;
+  for (int64_t chip = 0; chip < wish.chips; ++chip) {
+    if (chip % wish.chips_of_host == 0)
+      hosts.push_back({.name = "", .processes = {}, .free_bytes = base::available_memory_bytes()});
+    hosts.back().processes.push_back(chip);
+  }
+  return hosts;
+}
+
 fit::Assumptions assumptions_of(const LayoutWish& wish) {
   const runtime::Backend& backend = runtime::backend_named(wish.recipe.backend);
   runtime::Machine machine;
   machine.free_bytes = backend.free_bytes(wish.recipe).value_or(INT64_MAX);
   machine.local_chips = wish.chips_of_host;
-  machine.host_bytes = base::available_memory_bytes();
   if (backend.device_name) machine.device_name = backend.device_name(wish.recipe);
   runtime::FoundHardware hardware = backend.find_hardware(with_chips(wish.recipe, wish.chips), machine);
   runtime::TargetMesh mesh;
   mesh.chips = wish.chips;
   mesh.threads = runtime::threads_per_chip(runtime::threads_for(wish.recipe), wish.chips_of_host);
   UsersCatalog none({.none = true}, catalog::Access::read);
-  return assumptions_for(wish.recipe, std::move(hardware), none, mesh);
+  fit::Assumptions assumptions = assumptions_for(wish.recipe, std::move(hardware), none, mesh);
+  assumptions.hosts = planned_hosts(hosts_alike(wish));
+  return assumptions;
 }
 
 }  // namespace

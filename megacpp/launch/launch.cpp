@@ -27,16 +27,22 @@ namespace {
 
 using memory::human_bytes;
 
+// Of all hosts, on one.
+int64_t most_processes(const std::vector<RunHost>& hosts) {
+  int64_t most = 0;
+  for (const RunHost& host : hosts) most = std::max(most, std::ssize(host.processes));
+  return most;
+}
+
 // Made of nothing that one process sees alone: all must come to the same plan. Rates and the name of devices are those
 // of the coordinator's machine, the least free memory of all counts, and so do the fewest threads of a chip.
 runtime::Machine agreed_machine(const recipe::Recipe& recipe, const runtime::Backend& backend, Agreement& agreement,
-                                const Log& log) {
+                                const std::vector<RunHost>& hosts, const Log& log) {
   const FreeMemory memory = agreement.free_memory();
   if (!memory.uneven.empty())
     log({.topic = "memory", .text = memory.uneven + " free: the plan is for the least of all"});
   runtime::Machine machine{.free_bytes = memory.least,
-                           .local_chips = agreement.chips_of_a_machine(),
-                           .host_bytes = agreement.free_host_memory(),
+                           .local_chips = agreement.local_chips() * most_processes(hosts),
                            .rates = [&backend, &agreement] {
                              return rates_of(agreement.from_coordinator(
                                  "rates of the machine", [&] { return rates_text(backend.host_rates.kept()); }));
@@ -135,10 +141,12 @@ Launch::Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log, 
 
 fit::Assumptions Launch::agreed_assumptions() {
   const runtime::Backend& backend = runtime::backend_named(requested_.backend);
+  const std::vector<RunHost> hosts = agreement_.hosts_of_run();
   runtime::FoundHardware hardware =
-      backend.find_hardware(requested_, agreed_machine(requested_, backend, agreement_, log_));
+      backend.find_hardware(requested_, agreed_machine(requested_, backend, agreement_, hosts, log_));
   if (!hardware.note.empty()) log_({"hardware", hardware.note});
   fit::Assumptions assumptions = assumptions_for(requested_, std::move(hardware), catalog_, mesh_);
+  assumptions.hosts = planned_hosts(hosts);
   assumptions.peaks =
       samples_of(agreement_.from_coordinator("measured peaks", [&] { return samples_text(assumptions.peaks); }));
   // Whose samples are the own ones decides how bytes are corrected: the machine is the one that keeps the catalog.
@@ -232,13 +240,18 @@ void Launch::prepare() {
 void Launch::fit_by_estimate() {
   const fit::FitReport& fit = estimate_->fit;
   const fit::ChipGroup& worst = fit.worst();
+  // Whatever chips need: a user who mends these would meet the host next.
+  if (fit.host_limit && fit.host_snapshot > *fit.host_limit) {
+    const memory::OutOfMemory lacking = fit::host_misfit_error(fit);
+    give_up({lacking, make_report(*estimate_, lacking, {})}, "no rung leaves a host more for the snapshot");
+  }
   const memory::OutOfMemory misfit = fit::misfit_error(*estimate_);
   const Failure failure{misfit, make_report(*estimate_, misfit, {})};
-  if (worst.may_fit() && fit.host_offloaded == 0) give_up(failure, "no rung leaves a host more for the snapshot");
   const std::string need =
       worst.may_fit()
-          ? fmt::format("its host needs {} of {} for state and the snapshot of checkpoints",
-                        human_bytes(fit.host_needed()), human_bytes(fit.host_limit.value_or(0)))
+          ? fmt::format("{} needs {} of {} for state and the snapshot of checkpoints",
+                        fit.host_name.empty() ? "its host" : "host " + fit.host_name, human_bytes(fit.host_needed()),
+                        human_bytes(fit.host_limit.value_or(0)))
           : fmt::format("{} needs {} of {}", worst.place, human_bytes(worst.needed()), human_bytes(*worst.limit));
   log_({"ladder", fmt::format("{} ({}): {}: going down, every rung by estimate first", recipe().name,
                               recipe().model.pattern, need)});

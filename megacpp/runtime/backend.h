@@ -39,7 +39,6 @@ struct TargetMesh {
 struct Machine {
   int64_t free_bytes = INT64_MAX;             // the least of all, where its chips share the machine's memory
   int64_t local_chips = 1;                    // the most of all: they share the machine
-  std::optional<int64_t> host_bytes = {};     // free beside the chips' memory, the least of all; absent: not asked
   std::function<hw::HostRates()> rates = {};  // that all plan with; empty: measured here
   std::string device_name = {};               // of the probe of that name; empty: not known
 };
@@ -48,10 +47,6 @@ struct FoundHardware {
   hw::Slice slice;        // a chip's usable bytes are 0 where only its devices know them
   bool has_rates = true;  // without them nothing can be said of the time of a step
   std::string note = {};  // how it was found, or why not, where that goes by what devices call themselves
-  /// Free memory of a machine beside its devices', for state and snapshots that are kept there; absent: the devices are
-  /// not here.
-  std::optional<int64_t> host_bytes = {};
-  int64_t host_chips = 0;  // of a machine; 0: as the slice has them
 };
 
 /// The settings of a run that are the backend's own, as its start prints them.

@@ -244,11 +244,6 @@ TEST(BackendHardwareTest, CudaPlansForTheCardByItsNameAndForGpusThatAreNotHere) 
   EXPECT_EQ(named.slice.name, "h200:1");
   EXPECT_TRUE(named.has_rates);
   EXPECT_NE(named.note.find("call themselves NVIDIA H200"), std::string::npos) << named.note;
-  EXPECT_EQ(named.host_bytes, std::nullopt) << "what one process sees decides nothing";
-  const runtime::FoundHardware agreed =
-      cuda.find_hardware(one, {.local_chips = 3, .host_bytes = 12345, .device_name = "NVIDIA H200"});
-  EXPECT_EQ(agreed.host_bytes, 12345);
-  EXPECT_EQ(agreed.host_chips, 3);
   const runtime::FoundHardware unknown =
       cuda.find_hardware(test_recipe({"backend=cuda", "layout.data_parallel=2"}), {});
   EXPECT_EQ(unknown.slice.name, "cuda:2");

@@ -3,8 +3,10 @@
 // still answer, and not at the first save.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "megacpp/checkpoint/store.h"
 #include "megacpp/compile/state_table.h"
@@ -51,6 +53,30 @@ TEST(SnapshotMemoryTest, ItsBytesAreKnownBeforeAnythingIsLoaded) {
   EXPECT_GT(second, 0) << "chips share the work";
   EXPECT_EQ(first + second, compile::kept_bytes(run.compiled()));
   EXPECT_EQ(train::snapshot_bytes(run.compiled(), {0, 1}), first + second);
+}
+
+// What a plan takes a host to have of the snapshot: all of a stage whose chips it has, and of one that it shares a part
+// that is even but for the size of a tensor.
+TEST(SnapshotMemoryTest, PlansDivideItByStageAsChipsDo) {
+  recipe::Layout layout;
+  layout.pipeline_parallel = 2;
+  layout.data_parallel = 2;
+  TrainingRun run(layout);
+  const compile::Compiled& compiled = run.compiled();
+  const std::vector<int64_t> by_stage = compile::kept_bytes_by_stage(compiled);
+  ASSERT_EQ(by_stage.size(), 2u);
+  EXPECT_NE(by_stage[0], by_stage[1]) << "stages that are alike show nothing";
+  EXPECT_EQ(by_stage[0] + by_stage[1], compile::kept_bytes(compiled));
+  std::vector<std::vector<int64_t>> chips(2);
+  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) chips[compiled.stage_of(chip)].push_back(chip);
+  for (size_t stage = 0; stage < 2; ++stage) {
+    EXPECT_EQ(train::snapshot_bytes(compiled, chips[stage]), by_stage[stage]);
+    int64_t largest = 0;
+    for (const compile::StateTensor& tensor : compiled.stages[stage].state)
+      if (tensor.kept) largest = std::max(largest, tensor.whole.bytes());
+    EXPECT_NEAR(static_cast<double>(train::snapshot_bytes(compiled, {chips[stage].front()})),
+                static_cast<double>(by_stage[stage]) / 2, static_cast<double>(largest));
+  }
 }
 
 // Where step 0 is saved, too little is found by that save, which is in the ladder's window too.

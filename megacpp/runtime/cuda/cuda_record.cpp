@@ -133,8 +133,6 @@ FoundHardware find_hardware(const recipe::Recipe& recipe, const Machine& machine
   FoundHardware found = hardware_of_devices(
       {.name = machine.device_name, .count = chips, .unknown = [chips] { return unknown_cards(chips); }});
   share_cards(found, machine);
-  found.host_bytes = machine.host_bytes;
-  found.host_chips = machine.local_chips;
   return found;
 }
 
