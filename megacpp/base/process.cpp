@@ -218,28 +218,34 @@ std::string read_until_closed(int input, Ticks& ticks) {
 
 int exit_status_in(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
-/// Of the program alone: this process may have other children. Nothing while it runs, where `flags` say WNOHANG.
-std::optional<int> asked_status(pid_t pid, int flags) {
+/// Of the program alone: this process may have other children. Nothing while it runs.
+std::optional<int> asked_status(pid_t pid) {
   int status = 0;
   pid_t asked = 0;
-  while ((asked = ::waitpid(pid, &status, flags)) < 0 && errno == EINTR) {
+  while ((asked = ::waitpid(pid, &status, WNOHANG)) < 0 && errno == EINTR) {
   }
   if (asked == 0) return std::nullopt;
   MEGACPP_CHECK(asked == pid) << "how process " << pid << " ended is not known: " << std::strerror(errno);
   return exit_status_in(status);
 }
 
-/// Of a program whose streams nobody reads: what it starts itself may outlive it and keep them open.
+void wait_and_look(Ticks& ticks) {
+  ::poll(nullptr, 0, ticks.milliseconds_left());
+  ticks.look();
+}
+
+/// One may go on when it has closed its streams.
 int status_with_ticks(pid_t pid, Ticks& ticks) {
-  const auto wait = [&ticks] {
-    ::poll(nullptr, 0, ticks.milliseconds_left());
-    ticks.look();
-  };
-  std::optional<int> status;
-  while (!(status = asked_status(pid, WNOHANG))) wait();
+  for (;;) {
+    if (const std::optional<int> status = asked_status(pid)) return *status;
+    wait_and_look(ticks);
+  }
+}
+
+/// What a program has started itself may outlive it, and keep streams open that nobody here reads.
+void end_what_is_left(Ticks& ticks) {
   ticks.stop_what_is_left();
-  while (ticks.has_left_some()) wait();
-  return *status;
+  while (ticks.has_left_some()) wait_and_look(ticks);
 }
 
 }  // namespace
@@ -264,9 +270,10 @@ ProgramEnd run_program(const ProgramRun& run) {
     end = {.status = 127, .output = run.words[0] + ": " + std::strerror(error), .was_started = false};
   } else if (run.streams == Streams::shared) {
     end.status = status_with_ticks(pid, ticks);
+    end_what_is_left(ticks);
   } else {
     end.output = read_until_closed(ends[0], ticks);
-    end.status = *asked_status(pid, 0);
+    end.status = status_with_ticks(pid, ticks);
   }
   ::close(ends[0]);
   return end;

@@ -92,6 +92,39 @@ TEST(ProcessTest, OneThatIsOverdueIsEnded) {
   EXPECT_EQ(deaf.status, 128 + SIGKILL);
 }
 
+TEST(ProcessTest, OneThatClosesItsStreamsAndGoesOnIsStoppedAndEndedAlike) {
+  const std::vector<std::string> words = {"sh", "-c", "echo a; exec sleep 60 >&- 2>&-"};
+  const auto begin = std::chrono::steady_clock::now();
+  const ProgramEnd stopped =
+      run_program({.words = words, .should_stop = [&] {
+                     return std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300);
+                   }});
+  EXPECT_EQ(stopped.status, 128 + SIGTERM);
+  EXPECT_EQ(stopped.output, "a\n");
+  EXPECT_EQ(run_program({.words = words, .is_overdue = [](Children) { return true; }}).status, 128 + SIGTERM);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
+// As mpirun has its processes: what is in another group is the launcher's to end.
+TEST(ProcessTest, WhatLeavesTheGroupOfALauncherIsLeftToIt) {
+  const testing_support::TemporaryFolder folder;
+  const std::filesystem::path file = folder / "pid", signals = folder / "signals";
+  const std::string program = "n=0; trap \"echo t >> " + signals.string() + "; n=1\" TERM; echo $$ . > " +
+                              file.string() + "; while [ $n = 0 ]; do sleep 0.02; done";
+  const std::string launcher = "trap 'kill -TERM $(cut -d\" \" -f1 " + file.string() + ")' TERM; setsid sh -c '" +
+                               program + "' & wait $!; wait $!";
+  run_program({.words = {"sh", "-c", launcher},
+               .streams = Streams::shared,
+               .interrupts = Interrupts::caller,
+               .should_stop = [&] { return written_pid(file) != 0; }});
+  std::ifstream stream(signals);
+  std::string first, second;
+  stream >> first >> second;
+  EXPECT_EQ(first, "t") << "the launcher hands it on";
+  EXPECT_EQ(second, "");
+  EXPECT_FALSE(is_living(written_pid(file))) << "the launcher has waited for it";
+}
+
 TEST(ProcessTest, ItIsSeenWhatBecameOfTheProgramsOfAProgram) {
   const auto seen = [](const std::string& script) {
     Children last = Children::none;
