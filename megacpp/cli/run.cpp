@@ -57,7 +57,7 @@ int run_start(const launch::Start& start, const base::StopRequest& stop) {
                    .got = end.output,
                    .wanted = "a program",
                    .next = "install it, or name it as a shell would find it"});
-  return stop.has_come() ? base::kInterruptedStatus : end.status;
+  return end.status;
 }
 
 launch::RestartOptions restart_options(const RunFlags& flags, const base::StopRequest& stop) {

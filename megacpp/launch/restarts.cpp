@@ -195,12 +195,12 @@ class Supervisor {
         starts_(training, options, log),
         recipe_before_(training.resumes ? base::read_file(recipe_file_of(training.run)) : "") {
     saved_.has_checkpoint = training.resumes;
-    await_free_run();
-    if (training.resumes) step_before_ = saved_step(training.run);
-    if (!training.resumes) refuse_existing_run(training.run);
   }
 
   int run() {
+    if (!await_free_run()) return base::kInterruptedStatus;
+    if (training_.resumes) step_before_ = saved_step(training_.run);
+    if (!training_.resumes) refuse_existing_run(training_.run);
     for (int64_t start = 0;; ++start) {
       const base::Decision found = starts_.find_hosts();
       if (options_.should_stop()) return base::kInterruptedStatus;
@@ -211,6 +211,9 @@ class Supervisor {
       silences_ = 0;
       StartWatch watch(training_.run, launcher_limit(training_, saved_));
       const int status = run_start(start, watch);
+      // One that ends by itself in the moment of a request has ended so.
+      const bool is_cut_short = options_.should_stop() && is_worth_a_restart(status);
+      if (is_cut_short || status == base::kInterruptedStatus) return end_stopped();
       if (!is_worth_a_restart(status)) return status;
       const std::string ended = ended_text(status, watch);
       if (start == options_.restarts) {
@@ -218,7 +221,8 @@ class Supervisor {
               .text = fmt::format("given up after {} restarts: the training {}", options_.restarts, ended)});
         return status;
       }
-      prepare_next(fmt::format("{} of {}: the training {}", start + 1, options_.restarts, ended));
+      if (!prepare_next(fmt::format("{} of {}: the training {}", start + 1, options_.restarts, ended)))
+        return base::kInterruptedStatus;
       pause_if_fruitless(status);
     }
   }
@@ -257,30 +261,50 @@ class Supervisor {
   }
 
   // Processes of a start that has ended may hold it for a moment. What another training holds is neither repaired nor
-  // renamed under it.
-  void await_free_run() const {
-    const int64_t seconds = launcher_limit(training_, saved_).count();
-    for (int64_t waited = 0; is_in_use(training_.run); ++waited) {
-      if (waited >= seconds || options_.should_stop()) refuse_run_in_use(training_.run);
+  // renamed under it. No: it was asked to stop before.
+  bool await_free_run() const {
+    const std::chrono::seconds limit = launcher_limit(training_, saved_);
+    for (std::chrono::seconds waited(0); is_in_use(training_.run); ++waited) {
+      if (options_.should_stop()) return false;
+      if (waited >= limit) refuse_run_in_use(training_.run, waited);
       options_.pause(std::chrono::seconds(1));
     }
+    return true;
   }
 
-  // Says what is lost, and makes room where nothing is saved.
-  void prepare_next(const std::string& start) {
-    await_free_run();
-    const std::optional<int64_t> step = step_ = saved_step(training_.run);
+  // Says what the request has cost.
+  int end_stopped() const {
+    if (is_in_use(training_.run))
+      log_({.topic = "stopped", .text = "a process still trains in " + training_.run.string()});
+    else if (is_run(training_.run)) {
+      const std::optional<int64_t> step = saved_step(training_.run);
+      log_({.topic = "stopped",
+            .text = fmt::format("{}; {}", step ? fmt::format("saved after step {}", *step) : "nothing was saved",
+                                cost_text(step))});
+    }
+    return base::kInterruptedStatus;
+  }
+
+  std::string cost_text(std::optional<int64_t> step) const {
     const LostWork lost = lost_work(training_.run, step.value_or(0));
-    const std::string cost =
-        fmt::format("lost: {}, {}", base::counted(lost.steps, "step"), base::human_seconds(lost.seconds));
+    if (lost.steps == 0) return "nothing is lost";
+    return fmt::format("lost: {}, {}", base::counted(lost.steps, "step"), base::human_seconds(lost.seconds));
+  }
+
+  // Says what is lost, and makes room where nothing is saved. No: it was asked to stop before it could.
+  bool prepare_next(const std::string& start) {
+    if (!await_free_run()) return false;
+    const std::optional<int64_t> step = step_ = saved_step(training_.run);
+    const std::string cost = cost_text(step);
     saved_ = {.has_checkpoint = step.has_value(), .has_settings = step && is_recipe_written()};
     if (step) {
       log_({.topic = "restart", .text = fmt::format("{}; goes on after step {}; {}", start, *step, cost)});
-      return;
+      return true;
     }
     const std::string aside = is_run(training_.run) ? ", set aside as " + set_aside(training_.run).string() : "";
     starts_.forget_run();
     log_({.topic = "restart", .text = fmt::format("{}; nothing was saved{}: begins anew; {}", start, aside, cost)});
+    return true;
   }
 
   // An error that comes again at once would use up the restarts before what causes it has passed. Of a signal nobody

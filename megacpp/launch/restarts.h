@@ -39,9 +39,10 @@ struct Start {
 /// Runs it to its end; returns the exit status, 128 + a signal.
 using RunStart = std::function<int(const Start& start)>;
 
-/// Returns the status of the last start. Where no host of the pool answers they are asked again, after growing pauses;
-/// each time counts as a restart. E3104 where none answers at the first start or after the last restart, E1401 where no
-/// layout fits those that do.
+/// Returns the status of the last start; 130 where it was asked to stop, unless the training has ended by itself. Then
+/// it says what was saved and what is lost. Where no host of the pool answers they are asked again, after growing
+/// pauses; each time counts as a restart. E3104 where none answers at the first start or after the last restart, E1401
+/// where no layout fits those that do.
 int run_with_restarts(const SupervisedTraining& training, const RestartOptions& options, const RunStart& run,
                       const Log& log);
 

@@ -187,6 +187,59 @@ TEST_F(RestartsTest, ARunThatIsThereIsNotTakenForTheTrainingsOwn) {
   EXPECT_EQ(starts, 0);
 }
 
+TEST_F(RestartsTest, WhoIsAskedToStopWhileARunIsInUseStops) {
+  const RunDirectory held = RunDirectory::create(run(), "a");
+  int pauses = 0;
+  RestartOptions options{.program = "megacpp", .restarts = 2};
+  options.pause = [&](std::chrono::seconds) { ++pauses; };
+  options.should_stop = [&] { return pauses > 2; };
+  EXPECT_EQ(run_with_restarts(
+                supervised_training(train_words()), options, [](const Start&) { return 0; }, log_),
+            base::kInterruptedStatus);
+  EXPECT_EQ(pauses, 3);
+}
+
+// Whatever status a launcher makes of a request, and whether the training could save.
+TEST_F(RestartsTest, AStopSaysWhatItCost) {
+  for (const int status : {130, 128 + SIGUSR1, 1})
+    for (const int64_t saved : {0, 4, 7}) {
+      bool is_asked = false;
+      RestartOptions options{.program = "megacpp", .restarts = 2};
+      options.should_stop = [&] { return is_asked; };
+      said_.clear();
+      EXPECT_EQ(run_with_restarts(
+                    supervised_training(train_words()), options,
+                    [&](const Start&) {
+                      leave_run(7, saved);
+                      is_asked = true;
+                      return status;
+                    },
+                    log_),
+                base::kInterruptedStatus);
+      ASSERT_EQ(said_.size(), 1u);
+      EXPECT_EQ(said_[0], saved == 0   ? "nothing was saved; lost: 7 steps, 3.50 s"
+                          : saved == 4 ? "saved after step 4; lost: 3 steps, 1.50 s"
+                                       : "saved after step 7; nothing is lost");
+      std::filesystem::remove_all(run());
+    }
+}
+
+TEST_F(RestartsTest, ATrainingThatEndsByItselfInTheMomentOfAStopHasEndedSo) {
+  for (const int status : {0, 2, 3, 70}) {
+    RestartOptions options{.program = "megacpp", .restarts = 2};
+    bool is_asked = false;
+    options.should_stop = [&] { return is_asked; };
+    EXPECT_EQ(run_with_restarts(
+                  supervised_training(train_words()), options,
+                  [&](const Start&) {
+                    is_asked = true;
+                    return status;
+                  },
+                  log_),
+              status);
+  }
+}
+
 // Another process trains there: a second supervisor, or what is left of an earlier one.
 TEST_F(RestartsTest, ARunThatAnotherTrainsIsLeftAlone) {
   for (const int64_t saved : {0, 2}) {
@@ -195,7 +248,7 @@ TEST_F(RestartsTest, ARunThatAnotherTrainsIsLeftAlone) {
     std::vector<int64_t> pauses;
     RestartOptions options{.program = "megacpp", .restarts = 2};
     options.pause = [&](std::chrono::seconds time) { pauses.push_back(time.count()); };
-    testing_support::problem_of(base::Code::E3003, [&] {
+    const base::Problem problem = testing_support::problem_of(base::Code::E3003, [&] {
       run_with_restarts(
           supervised_training(train_words()), options,
           [&](const Start&) {
@@ -207,6 +260,7 @@ TEST_F(RestartsTest, ARunThatAnotherTrainsIsLeftAlone) {
     });
     EXPECT_EQ(starts, 1);
     EXPECT_GT(pauses.size(), 5u) << "it may only take a moment";
+    EXPECT_NE(problem.got.find(std::to_string(pauses.size()) + " s"), std::string::npos) << problem.got;
     EXPECT_TRUE(is_run(run())) << "nothing was renamed";
     held.reset();
     std::filesystem::remove_all(run());

@@ -253,9 +253,10 @@ std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) 
   return runs;
 }
 
-void refuse_run_in_use(const std::filesystem::path& folder) {
+void refuse_run_in_use(const std::filesystem::path& folder, std::chrono::seconds waited) {
+  const std::string time = waited.count() > 0 ? fmt::format(", after a wait of {} s", waited.count()) : "";
   base::raise(base::Code::E3003, {.where = folder.string(),
-                                  .got = "another process that trains in it",
+                                  .got = "another process that trains in it" + time,
                                   .wanted = "one process at a time",
                                   .next = "wait for it or stop it, or give another --run-dir"});
 }

@@ -85,7 +85,8 @@ std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder);
 bool is_run(const std::filesystem::path& folder);
 /// E1206 where the folder holds a run: a new one takes no other's place.
 void refuse_existing_run(const std::filesystem::path& folder);
-[[noreturn]] void refuse_run_in_use(const std::filesystem::path& folder);  // E3003
+/// E3003. `waited`: for it to be free, so far.
+[[noreturn]] void refuse_run_in_use(const std::filesystem::path& folder, std::chrono::seconds waited = {});
 /// Whether a process trains in it now.
 bool is_in_use(const std::filesystem::path& run);
 
