@@ -72,11 +72,18 @@ base::Problem device_took_too_long(int64_t chip, const Call& call, const Waited&
   return problem;
 }
 
-std::string reason_of(const std::exception& error) {
-  if (dynamic_cast<const base::Error*>(&error) != nullptr) return error.what();
+base::Code code_of(const std::exception& error) {
+  if (const auto* const own = dynamic_cast<const base::Error*>(&error)) return own->code();
   const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  const base::Code code = is_memory ? base::Code::E2005 : base::Code::E9001;
-  return std::string(base::code_name(code)) + " " + error.what();
+  return is_memory ? base::Code::E2005 : base::Code::E9001;
+}
+
+std::string reason_of(const std::exception& error) {
+  const auto* const own = dynamic_cast<const base::Error*>(&error);
+  if (own == nullptr) return std::string(base::code_name(code_of(error))) + " " + error.what();
+  const std::optional<base::Code> cause = own->problem().cause;
+  if (!cause || cause_in(own->what()) == cause) return own->what();
+  return std::string(base::code_name(*cause)) + " behind " + own->what();
 }
 
 std::string reason_of(base::Code code, const base::Problem& problem) {

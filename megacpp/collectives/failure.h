@@ -45,8 +45,9 @@ base::Problem device_took_too_long(int64_t chip, const Call& call, const Waited&
 /// one's. Nothing: the reason has none.
 std::optional<base::Code> cause_in(std::string_view reason);
 
-/// What the other chips are told of an error of this one. One that is none of ours is a defect, or memory of the host:
-/// as commands report it.
+/// One that is none of ours is a defect, or memory of the host: as commands report it.
+base::Code code_of(const std::exception& error);
+/// What the other chips are told of an error of this one. Its text begins with the code of what caused it.
 std::string reason_of(const std::exception& error);
 /// The same of one that is raised by the transport itself.
 std::string reason_of(base::Code code, const base::Problem& problem);

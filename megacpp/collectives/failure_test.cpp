@@ -35,6 +35,14 @@ TEST(FailureTest, ErrorsThatAreNoneOfOursAreToldAsCommandsReportThem) {
   EXPECT_EQ(reason_of(static_cast<const std::exception&>(own)), own.what());
 }
 
+// Of an agreement, whose words tell of processes and not of a chip that failed.
+TEST(FailureTest, WhatCausedAnErrorIsToldOnWithIt) {
+  const base::Error own(Code::E3101, {.where = "data", .got = "process 1: E1008 corpus.txt", .cause = Code::E1008});
+  EXPECT_EQ(cause_in(reason_of(own)), Code::E1008) << reason_of(own);
+  EXPECT_EQ(following(reason_of(own)).exit_status(), own.exit_status());
+  EXPECT_EQ(reason_of(following("E1008 it")), following("E1008 it").what()) << "its words have it";
+}
+
 TEST(FailureTest, AHostThatSeesItsDeviceAlonePromisesNothingOfOtherChips) {
   Call call;
   call.where = "the end of what it has enqueued";

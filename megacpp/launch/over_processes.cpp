@@ -69,11 +69,13 @@ std::optional<base::Code> gravest_cause(const std::vector<std::string>& reasons)
 [[noreturn]] void rethrow_ending_as(const std::exception_ptr& own, std::optional<base::Code> cause) {
   try {
     std::rethrow_exception(own);
-  } catch (const base::Error& error) {
-    if (!cause || !base::is_graver(*cause, error.code())) throw;
-    base::Problem problem = error.problem();
+  } catch (const std::exception& error) {
+    const base::Code code = collectives::code_of(error);
+    if (!cause || !base::is_graver(*cause, code)) throw;
+    const auto* const ours = dynamic_cast<const base::Error*>(&error);
+    base::Problem problem = ours != nullptr ? ours->problem() : base::Problem{.got = error.what()};
     problem.cause = cause;
-    base::raise(error.code(), std::move(problem));
+    base::raise(code, std::move(problem));
   }
 }
 

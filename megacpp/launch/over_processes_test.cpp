@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -131,6 +133,28 @@ TEST_F(OverProcessesTest, TheGravestErrorOfAllDecidesHowEachEnds) {
   EXPECT_EQ(errors[2].code(), base::Code::E3101);
   for (const base::Error& error : errors)
     EXPECT_EQ(error.exit_status(), base::exit_status(base::ErrorClass::user)) << error.what();
+}
+
+// As a library or the system raises them: a defect (70), and memory of the host (3).
+TEST_F(OverProcessesTest, ErrorsThatAreNoneOfOursDecideTheStatusOfAllToo) {
+  testing_support::Processes processes(3);
+  std::vector<int> statuses(3);
+  processes.run([&](size_t process) {
+    const auto world = processes.transport(process).make({.chips = 3, .wait_limit = std::chrono::seconds(60)});
+    try {
+      on_all_processes(*world, "data", [&] {
+        if (process == 0) throw std::bad_alloc();
+        if (process == 1) throw std::runtime_error("a library");
+      });
+    } catch (const base::Error& error) {
+      statuses[process] = error.exit_status();
+      EXPECT_EQ(error.code(), process == 0 ? base::Code::E2005 : base::Code::E3101) << error.what();
+    } catch (const std::runtime_error& error) {
+      statuses[process] = base::exit_status(base::ErrorClass::internal);
+      EXPECT_EQ(error.what(), std::string("a library"));
+    }
+  });
+  EXPECT_EQ(statuses, std::vector<int>(3, base::exit_status(base::ErrorClass::internal)));
 }
 
 TEST_F(OverProcessesTest, AStartWaitsForWhoAnswersAndForNobodyElse) {
