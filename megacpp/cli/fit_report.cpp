@@ -474,7 +474,6 @@ Json growth_json(const std::string& hardware, const recipe::Recipe& recipe, cons
 
 base::Error nothing_fits(const std::string& hardware, const Found& smallest) {
   const fit::ChipGroup& worst = smallest.fit.worst();
-  if (worst.may_fit()) return fit::host_misfit_error(smallest.fit);
   std::vector<std::string> roles;
   for (const memory::RoleBytes& role : smallest.roles)
     roles.push_back(fmt::format("{} {}", ir::role_name(role.role), human_bytes(role.bytes)));

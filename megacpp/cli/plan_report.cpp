@@ -88,10 +88,6 @@ std::string verdict_text(const PlanReport& report) {
   using memory::human_bytes;
   const fit::ChipGroup& worst = report.worst();
   const fit::FitReport& fit = report.estimate.fit;
-  if (worst.may_fit() && !fit.may_fit())
-    return fmt::format("does not fit: a host keeps {} of offloaded state and {} of the snapshot, and has {}",
-                       human_bytes(fit.host_offloaded), human_bytes(fit.host_snapshot),
-                       human_bytes(fit.host_limit.value()));
   const fit::FitVerdict verdict = fit.verdict();
   const char* const over_or_under = worst.may_fit() ? "free" : "too much";
   std::string text = fmt::format("{}: {} at {} needs {} of {}, {} {}{}", fit::fit_verdict_name(verdict), worst.place,

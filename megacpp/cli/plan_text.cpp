@@ -72,9 +72,6 @@ std::string snapshot_text(const fit::FitReport& fit) {
           ? "No checkpoints are saved.\n"
           : fmt::format("Checkpoints are written from a snapshot of {} in host memory{}.\n", human_bytes(fit.snapshot),
                         fit.worst().shares_machine ? ", which is counted with the chips of this machine" : "");
-  if (fit.host_limit && fit.host_needed() > 0)
-    text += fmt::format("A host needs {} of the {} that it has free.\n", human_bytes(fit.host_needed()),
-                        human_bytes(*fit.host_limit));
   return text;
 }
 

@@ -144,7 +144,7 @@ Json peaks_json(const TrainedRun& trained) {
 
 Json checkpoints_json(const TrainedRun& trained) {
   return {{"saves", trained.trained.saves},
-          {"snapshot_bytes", compile::kept_bytes(trained.compiled())},
+          {"snapshot_bytes", trained.launch.recipe().checkpoint.saves() ? compile::kept_bytes(trained.compiled()) : 0},
           {"blocked_seconds", trained.trained.blocked_seconds},
           {"loaded_bytes", trained.trained.loaded_bytes},
           {"read_bytes", trained.trained.read_bytes}};

@@ -43,6 +43,7 @@ struct HardwareLimit {
   std::optional<int64_t> bytes = {};  // absent: not known
   int64_t machine_bytes = 0;          // of virtual chips: of all on the same machine together
   int64_t machine_needed = 0;
+  int64_t machine_snapshot = 0;
 
   auto operator<=>(const HardwareLimit&) const = default;
 };
@@ -85,10 +86,11 @@ std::vector<HardwareLimit> hardware_limits(const hw::Slice& slice, const std::ve
   std::map<int64_t, int64_t> used = snapshot;  // by machine
   for (size_t chip = 0; chip < needed.size(); ++chip) used[slice.host_of(static_cast<int64_t>(chip))] += needed[chip];
   for (size_t chip = 0; chip < needed.size(); ++chip) {
-    const int64_t by_all = used[slice.host_of(static_cast<int64_t>(chip))];
+    const int64_t host = slice.host_of(static_cast<int64_t>(chip)), by_all = used[host];
     limits[chip] = {.bytes = std::max<int64_t>(0, machine - (by_all - needed[chip])),
                     .machine_bytes = machine,
-                    .machine_needed = by_all};
+                    .machine_needed = by_all,
+                    .machine_snapshot = snapshot.contains(host) ? snapshot.at(host) : 0};
   }
   return limits;
 }
@@ -198,7 +200,8 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                     .own_limit = own > 0,
                     .shares_machine = own == 0 && device.kind == hw::ChipKind::host,
                     .machine_bytes = limit.machine_bytes,
-                    .machine_needed = limit.machine_needed};
+                    .machine_needed = limit.machine_needed,
+                    .machine_snapshot = limit.machine_snapshot};
     ++at->second.chips;
   }
   const double sum = std::accumulate(needed.begin(), needed.end(), 0.0);

@@ -41,6 +41,7 @@ struct ChipGroup {
   bool shares_machine = false;   // a virtual chip without one: its limit is what the others leave
   int64_t machine_bytes = 0;     // of a chip that does: all chips' of its machine together
   int64_t machine_needed = 0;    //
+  int64_t machine_snapshot = 0;  // of them, for checkpoints
 
   /// The least of what is expected: what is alive, and the code.
   int64_t needed() const { return corrected + code; }

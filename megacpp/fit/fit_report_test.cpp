@@ -171,6 +171,8 @@ TEST(FitReportTest, TheSnapshotOfCheckpointsIsInTheMemoryOfTheMachine) {
   const FitReport unsaved = fit_report(compiled, four(hw::ChipKind::host, 80), {}, {}, {.keep_snapshot = false});
   EXPECT_EQ(unsaved.snapshot, 0);
   EXPECT_TRUE(unsaved.fits()) << "320: what is not taken is not counted";
+  EXPECT_EQ(unsaved.worst().machine_snapshot, 0);
+  EXPECT_EQ(report.worst().machine_snapshot, 40);
 }
 
 /// With so many bytes each, and neighbouring chips.

@@ -81,9 +81,9 @@ base::Code misfit_code(const ChipGroup& worst) {
 
 std::string wanted_bytes(const ChipGroup& worst) {
   if (worst.shares_machine)
-    return fmt::format(
-        "at most the {} of this machine for all its chips, which need {} with the snapshot of checkpoints",
-        memory::exact_bytes(worst.machine_bytes), human_bytes(worst.machine_needed));
+    return fmt::format("at most the {} of this machine for all its chips, which need {}{}",
+                       memory::exact_bytes(worst.machine_bytes), human_bytes(worst.machine_needed),
+                       worst.machine_snapshot > 0 ? " with the snapshot of checkpoints" : "");
   if (!worst.limit_is_wrong()) return fmt::format("at most the {} of this chip", memory::exact_bytes(*worst.limit));
   return fmt::format("a limit of at least {}, with which it runs as planned ({} stay from step to step{}), not {}",
                      memory::exact_bytes(worst.needed()), human_bytes(worst.least_limit()),

@@ -82,5 +82,21 @@ TEST(MisfitTest, TheHardwaresOwnLimitIsNobodysMistake) {
   EXPECT_EQ(misfit_code(chip), Code::E2001) << "what stays and the code have just enough";
 }
 
+TEST(MisfitTest, ASnapshotIsNamedWhereOneIsCounted) {
+  ChipGroup chip{.shares_machine = true, .machine_bytes = 50, .machine_needed = 100};
+  EXPECT_TRUE(wanted_bytes(chip).ends_with("which need 100 B")) << wanted_bytes(chip);
+  chip.machine_snapshot = 10;
+  EXPECT_TRUE(wanted_bytes(chip).ends_with("which need 100 B with the snapshot of checkpoints")) << wanted_bytes(chip);
+}
+
+TEST(MisfitTest, AHostIsNamedWhereItHasAName) {
+  FitReport fit{.hardware = "h200:8", .host_snapshot = 70, .host_limit = 60, .host_chip = 4};
+  EXPECT_EQ(host_misfit_error(fit).problem().where, "a host of h200:8");
+  fit.host_name = "node7";
+  const memory::OutOfMemory error = host_misfit_error(fit);
+  EXPECT_EQ(error.problem().where, "host node7 of h200:8");
+  EXPECT_EQ(error.facts().chip, 4);
+}
+
 }  // namespace
 }  // namespace megacpp::fit

@@ -73,6 +73,7 @@ TEST(RunFolderTest, ARunThatOnlyMeasuresSavesNothingAndProfilesItsOpsByProgram) 
   EXPECT_TRUE(has(result.err, "checkpoint none")) << result.err;
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json.at("checkpoints").at("saves"), 0);
+  EXPECT_EQ(json.at("checkpoints").at("snapshot_bytes"), 0) << "nobody takes one";
   EXPECT_FALSE(std::filesystem::exists(folder / "run" / "checkpoints" / "latest"));
   EXPECT_EQ(losses_of(folder / "run").size(), 3u);
   bool multiplies = false, updates = false;
