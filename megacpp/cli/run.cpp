@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -45,11 +46,18 @@ std::vector<std::string> words_in(const std::string& text, std::string_view flag
 }
 
 int run_start(const launch::Start& start, const base::StopRequest& stop) {
+  bool is_told = false;
+  const auto should_stop = [&] {
+    if (stop.has_come() && !std::exchange(is_told, true))
+      print_line(
+          {.topic = "stopping", .text = "the training ends with its step, and saves; a second signal ends it at once"});
+    return stop.has_come();
+  };
   const base::ProgramEnd end =
       base::run_program({.words = start.words,
                          .streams = base::Streams::shared,
                          .interrupts = base::Interrupts::caller,
-                         .should_stop = [&stop] { return stop.has_come(); },
+                         .should_stop = should_stop,
                          .stop_signal = SIGUSR1,  // a launcher's SIGTERM is a SIGKILL soon after
                          .is_overdue = start.is_overdue});
   MEGACPP_REQUIRE(end.was_started, E1007,

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -31,15 +33,25 @@ class StopTest : public testing::Test {
   /// Trains for ever, and sends the signals, one behind the other, when stderr has said `mark`; without one, when
   /// main() has begun.
   Ending stopped(std::vector<std::string> settings, const std::string& mark, const std::vector<int>& signals) {
+    return stopped_command(train_words(std::move(settings), {"--json"}), mark, signals);
+  }
+
+  static std::vector<std::string> train_words(std::vector<std::string> settings,
+                                              const std::vector<std::string>& flags) {
     settings.insert(settings.begin(), {"train.steps=100000", "train.log_every=1", "train.batch=2", "train.sequence=16",
                                        "model.depth=2", "train.threads=1"});
+    return testing_support::on_recipe("train", "nam52-tiny.yaml", settings, flags);
+  }
+
+  /// The same of any command.
+  Ending stopped_command(const std::vector<std::string>& words, const std::string& mark,
+                         const std::vector<int>& signals) {
     const std::string err = (folder_ / "err").string();
     base::write_file_atomically(err, "");
-    const std::vector<std::string> words = testing_support::on_recipe("train", "nam52-tiny.yaml", settings, {"--json"});
     const auto send = [&](pid_t pid) {
       // The last that main() takes over; before, a signal ends any process.
       const auto is_ready = [&] {
-        return mark.empty() ? testing_support::handles_signal(pid, SIGHUP) : has(base::read_file(err), mark);
+        return mark.empty() ? testing_support::handles_signal(pid, SIGUSR1) : has(base::read_file(err), mark);
       };
       for (int i = 0; i < 30'000 && !is_ready(); ++i) std::this_thread::sleep_for(milliseconds(2));
       sent_ = std::chrono::steady_clock::now();
@@ -91,6 +103,18 @@ TEST_F(StopTest, ASecondSignalStopsAtOnce) {
   EXPECT_FALSE(has(ending.err, "stopped after")) << ending.err;
   EXPECT_EQ(ending.out, "");
   EXPECT_LT(seconds_, 5);
+}
+
+TEST_F(StopTest, ASupervisorSaysThatItStopsAndWhatThatCost) {
+  std::vector<std::string> words = {"run", "--restarts", "0", "--"};
+  const std::vector<std::string> train = train_words({"checkpoint.every=0"}, {"--run-dir", (folder_ / "run").string()});
+  words.insert(words.end(), train.begin(), train.end());
+  const Ending ending = stopped_command(words, "step     2/100000", {SIGTERM});
+  EXPECT_EQ(ending.status, base::kInterruptedStatus) << ending.err;
+  EXPECT_TRUE(has(ending.err, "stopping   the training ends with its step")) << ending.err;
+  EXPECT_TRUE(has(ending.err, "stopped after ")) << "the training's own: " << ending.err;
+  EXPECT_TRUE(has(ending.err, "stopped    saved after step ")) << ending.err;
+  EXPECT_TRUE(has(ending.err, "; nothing is lost")) << ending.err;
 }
 
 TEST_F(StopTest, SettingsThatPassedStepZeroAreRememberedWhenTheLaunchIsKilled) {
