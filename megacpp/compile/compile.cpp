@@ -133,12 +133,12 @@ const std::vector<Pass>& all_passes() {
        .does = "make logits, the loss and their gradients part by part of the rows, so that one part is alive at once",
        .applies = if_parts_run_at_full_rate,
        .run = split_loss},
-      // After all that looks for converts beside products, and before fusion hides them. What is gathered of a copy is
-      // gathered of state from here on.
+      // After all that looks for converts beside products, and before fusion hides them.
       {.name = "convert_once",
        .does = "convert weights to bf16 once a step, not in every micro-step",
        .applies = if_micro_steps_repeat,
-       .run = convert_once},
+       .run = convert_once,
+       .holds_more = holds_copies},
       // Before fusion, which would tie readers of different collectives together.
       {.name = "bucket",
        .does = "combine collectives that may travel together",

@@ -2,6 +2,7 @@
 #include "megacpp/compile/pass.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
@@ -69,6 +70,79 @@ void check_without(const std::vector<Pass>& passes, const std::vector<std::strin
   }
 }
 
+using Dump = std::function<void(const std::string& file, const std::string& text)>;  // empty: nothing is dumped
+
+// Whether a chip has more bytes alive at once. Gaps between buffers, which no pass decides, do not count.
+bool needs_more(const Compiled& compiled, const Compiled& than) {
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage) {
+    const auto most = static_cast<double>(than.stages[stage].memory.lower_bound) * (1 + kMostGrowth);
+    if (static_cast<double>(compiled.stages[stage].memory.lower_bound) > most) return true;
+  }
+  return false;
+}
+
+class PassRunner {
+ public:
+  PassRunner(const std::vector<Pass>& passes, const std::vector<std::string>& without)
+      : passes_(passes), without_(without) {}
+
+  // Those from `first` on; programs have the form `form` before.
+  void run_from(size_t first, ops::Form form, Compilation& run, const Dump& dump) const {
+    for (size_t i = first; i < passes_.size(); ++i) {
+      const Pass& pass = passes_[i];
+      if (!applies(pass, run) || std::ranges::find(without_, pass.name) != without_.end()) continue;
+      if (pass.holds_more) return run_with_and_without(i, form, run, dump);
+      form = pass.leaves.value_or(form);
+      look_at(i, form, base::seconds_of([&] { pass.run(run); }), run, dump);
+    }
+  }
+
+ private:
+  // Verifies, times and dumps what pass i has left.
+  void look_at(size_t i, ops::Form form, double seconds, Compilation& run, const Dump& dump) const {
+    const Pass& pass = passes_[i];
+    PassTime time{.name = numbered(i, pass.name), .seconds = seconds};
+    const std::vector<const ir::Graph*> graphs = graphs_of(run);
+    for (const ir::Graph* graph : graphs) time.nodes += graph->nodes().size();
+    if (!pass.text)
+      time.verify_seconds = base::seconds_of([&] {
+        for (const ir::Graph* graph : graphs) ops::verify(*graph, form);
+      });
+    run.compiled.passes.push_back(time);
+    if (dump) dump(time.name + (pass.text ? ".txt" : ".ir"), pass.text ? pass.text(run) : text_of(graphs));
+  }
+
+  // Pass i and the rest of the list. What the rest makes of programs as they were before the pass is dumped only if it
+  // stays, over what was dumped of the others.
+  void run_with_and_without(size_t i, ops::Form before, Compilation& run, const Dump& dump) const {
+    const Pass& pass = passes_[i];
+    const ops::Form form = pass.leaves.value_or(before);
+    const size_t own = run.compiled.passes.size();  // its place among those that ran
+    Compilation without = run;
+    const double seconds = base::seconds_of([&] { pass.run(run); });
+    const bool holds_more = pass.holds_more(run);
+    look_at(i, form, seconds, run, dump);
+    run_from(i + 1, form, run, dump);
+    if (!holds_more) return;
+    std::vector<std::pair<std::string, std::string>> dumps;  // file, text
+    const Dump keep = [&dumps](const std::string& file, const std::string& text) { dumps.emplace_back(file, text); };
+    look_at(i, form, 0, without, dump ? keep : dump);
+    run_from(i + 1, form, without, dump ? keep : dump);
+    if (needs_more(run.compiled, without.compiled)) {
+      std::swap(run.compiled, without.compiled);
+      for (const auto& [file, text] : dumps) dump(file, text);
+    }
+    PassTime& time = run.compiled.passes[own];
+    for (size_t dropped = own; dropped < without.compiled.passes.size(); ++dropped) {
+      time.seconds += without.compiled.passes[dropped].seconds;
+      time.verify_seconds += without.compiled.passes[dropped].verify_seconds;
+    }
+  }
+
+  const std::vector<Pass>& passes_;
+  const std::vector<std::string>& without_;
+};
+
 }  // namespace
 
 std::function<void(Compilation&)> each(std::function<ir::Graph(const ir::Graph&)> rewrite) {
@@ -79,24 +153,14 @@ std::function<void(Compilation&)> each(std::function<ir::Graph(const ir::Graph&)
 
 void run_passes(const std::vector<Pass>& passes, const Options& options, Compilation& run) {
   check_without(passes, options.without, run);
-  if (options.dump_dir) base::make_folder(*options.dump_dir);
-  ops::Form form = ops::Form::built;
-  for (size_t i = 0; i < passes.size(); ++i) {
-    const Pass& pass = passes[i];
-    if (!applies(pass, run) || std::ranges::find(options.without, pass.name) != options.without.end()) continue;
-    PassTime time{.name = numbered(i, pass.name), .seconds = base::seconds_of([&] { pass.run(run); })};
-    const std::vector<const ir::Graph*> graphs = graphs_of(run);
-    for (const ir::Graph* graph : graphs) time.nodes += graph->nodes().size();
-    form = pass.leaves.value_or(form);
-    if (!pass.text)
-      time.verify_seconds = base::seconds_of([&] {
-        for (const ir::Graph* graph : graphs) ops::verify(*graph, form);
-      });
-    run.compiled.passes.push_back(time);
-    if (!options.dump_dir) continue;
-    base::write_file_atomically(*options.dump_dir / (time.name + (pass.text ? ".txt" : ".ir")),
-                                pass.text ? pass.text(run) : text_of(graphs));
+  Dump dump;
+  if (options.dump_dir) {
+    base::make_folder(*options.dump_dir);
+    dump = [&folder = *options.dump_dir](const std::string& file, const std::string& text) {
+      base::write_file_atomically(folder / file, text);
+    };
   }
+  PassRunner(passes, options.without).run_from(0, ops::Form::built, run, dump);
 }
 
 }  // namespace megacpp::compile

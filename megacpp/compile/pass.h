@@ -24,16 +24,24 @@ struct Pass {
   /// Whether a run has a use for it; none: every run has.
   std::function<base::Decision(const Compilation&)> applies = {};
   std::function<void(Compilation&)> run;
+  /// For one that holds bytes in order to take less time: whether it did. The rest of the list then runs with and
+  /// without what it did, and what it did stays only where no chip needs more for it: see kMostGrowth.
+  std::function<bool(const Compilation&)> holds_more = {};
   /// What holds of programs afterwards; none: what held before.
   std::optional<ops::Form> leaves = {};
   /// What to dump instead of programs, for a pass that leaves these as they are.
   std::function<std::string(const Compilation&)> text = {};
 };
 
+/// By how much the bytes that a chip has alive at once may grow for a pass that holds more: alignment, and tensors that
+/// are too small to matter.
+constexpr double kMostGrowth = 0.01;
+
 /// A pass that rewrites each program by itself.
 std::function<void(Compilation&)> each(std::function<ir::Graph(const ir::Graph&)> rewrite);
 
-/// Runs the list in order, without those that do not apply or are switched off. E1007 as Options::without says.
+/// Runs the list in order, without those that do not apply or are switched off. E1007 as Options::without says. The
+/// time of what was run and dropped is that of the pass which it was run for.
 void run_passes(const std::vector<Pass>& passes, const Options& options, Compilation& run);
 
 }  // namespace megacpp::compile

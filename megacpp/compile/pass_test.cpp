@@ -4,10 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <chrono>
+#include <filesystem>
 #include <set>
 #include <thread>
 
+#include "megacpp/base/file.h"
 #include "megacpp/ops/builder.h"
 #include "tests/support/errors.h"
 
@@ -93,6 +97,65 @@ TEST_F(PassTest, WhatItLeavesIsVerified) {
   Pass wrong = note("wrong");
   wrong.leaves = ops::Form::fused;  // no pass has turned exp into a fused node
   EXPECT_THROW(run_passes({wrong}, {}, run_), base::Error);
+}
+
+// Takes a program more, which the last pass plans as so many bytes.
+class HoldingPassTest : public PassTest {
+ protected:
+  std::vector<Pass> passes(int64_t bytes) const {
+    return {{.name = "hold",
+             .does = "takes a program more",
+             .run = [](Compilation& run) { run.programs.push_back(run.programs[0]); },
+             .holds_more = [](const Compilation& run) { return run.programs.size() > 1; }},
+            {.name = "plan", .does = "counts", .needed = "here", .run = [bytes](Compilation& run) {
+               const bool holds = run.programs.size() > 1;
+               run.compiled.stages.push_back({.programs = std::move(run.programs)});
+               run.compiled.stages[0].memory.lower_bound = 1000 + (holds ? bytes : 0);
+             }}};
+  }
+
+  size_t programs() const { return run_.compiled.stages.at(0).programs.size(); }
+};
+
+TEST_F(HoldingPassTest, StaysWhereAChipNeedsNoMoreForIt) {
+  run_passes(passes(10), {}, run_);
+  EXPECT_EQ(programs(), 2u) << "a hundredth more is as much";
+}
+
+TEST_F(HoldingPassTest, IsUndoneWhereAChipNeedsMoreForIt) {
+  run_passes(passes(11), {}, run_);
+  EXPECT_EQ(programs(), 1u);
+  ASSERT_EQ(run_.compiled.passes.size(), 2u) << "it ran, and the rest of the list counts once";
+  EXPECT_EQ(run_.compiled.passes[0].name, "01-hold");
+  EXPECT_EQ(run_.compiled.passes[0].nodes, 2u) << "as it left them";
+}
+
+TEST_F(HoldingPassTest, DumpsAreOfWhatStays) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("megacpp_pass_test_" + std::to_string(getpid()));
+  for (const int64_t bytes : {10, 11}) {
+    Compilation run = run_;
+    run_passes(passes(bytes), {.dump_dir = folder}, run);
+    const std::string one = base::read_file(folder / "02-plan.ir");
+    EXPECT_EQ(base::read_file(folder / "01-hold.ir"), one);
+    EXPECT_EQ(one.find("graph", 1) != std::string::npos, bytes == 10) << one;
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(HoldingPassTest, TimeOfWhatWasDroppedIsItsOwn) {
+  static constexpr double kLong = 0.02;
+  for (const int64_t bytes : {10, 11}) {
+    Compilation run = run_;
+    std::vector<Pass> slow = passes(bytes);
+    slow[1].run = [plan = slow[1].run](Compilation& one) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(kLong));
+      plan(one);
+    };
+    run_passes(slow, {}, run);
+    EXPECT_GE(run.compiled.passes[0].seconds, kLong) << bytes;
+    EXPECT_GE(run.compiled.compile_seconds(), 2 * kLong) << bytes;
+  }
 }
 
 TEST(PassListTest, NamesAreUniqueAndEveryPassSaysWhatItDoes) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/compile/schedule_passes.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -47,21 +48,22 @@ Program conversion_of(const std::vector<schedule::WeightCopy>& copies, partition
   return program;
 }
 
-// Weights of each stage that one of its programs converts to bf16, once.
-std::vector<std::set<std::string>> converted_once(const Compilation& run) {
+// Weights that one node of all programs of their stage converts to bf16: what it makes is kept for the backward pass
+// or, in a pipeline, only one program reads it, as it does norms' scales, and it is small.
+std::vector<std::set<std::string>> with_one_conversion(const Compilation& run) {
   std::vector<std::map<std::string, int64_t>> counts(run.inputs.size());
   for (const Program& program : run.programs) {
     if (program.kind == ProgramKind::update) continue;
     for (const auto& [name, count] : schedule::count_conversions(program.graph))
       counts[static_cast<size_t>(program.stage)][name] += count;
   }
-  std::vector<std::set<std::string>> once(run.inputs.size());
-  for (size_t stage = 0; stage < once.size(); ++stage)
+  std::vector<std::set<std::string>> weights(run.inputs.size());
+  for (size_t stage = 0; stage < weights.size(); ++stage)
     for (const blocks::Parameter& parameter : run.forward.parameters) {
       const auto found = counts[stage].find(parameter.name);
-      if (found != counts[stage].end() && found->second == 1) once[stage].insert(parameter.name);
+      if (found != counts[stage].end() && found->second == 1) weights[stage].insert(parameter.name);
     }
-  return once;
+  return weights;
 }
 
 }  // namespace
@@ -99,7 +101,7 @@ void split_loss(Compilation& run) {
 
 void convert_once(Compilation& run) {
   std::vector<std::vector<schedule::WeightCopy>> copies(run.inputs.size());  // by stage
-  const std::vector<std::set<std::string>> weights = converted_once(run);
+  const std::vector<std::set<std::string>> weights = with_one_conversion(run);
   for (Program& program : run.programs) {
     if (program.kind == ProgramKind::update) continue;
     const size_t stage = static_cast<size_t>(program.stage);
@@ -110,6 +112,11 @@ void convert_once(Compilation& run) {
   for (size_t stage = 0; stage < copies.size(); ++stage)
     if (!copies[stage].empty())
       run.programs.push_back(conversion_of(copies[stage], run.inputs[stage], static_cast<int64_t>(stage)));
+}
+
+bool holds_copies(const Compilation& run) {
+  return std::ranges::any_of(
+      run.programs, [](ProgramKind kind) { return kind == ProgramKind::convert_weights; }, &Program::kind);
 }
 
 void bucket_collectives(Compilation& run) {

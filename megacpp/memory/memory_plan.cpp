@@ -82,8 +82,12 @@ class Planner {
     }
     for (const ir::Graph* graph : programs_) plan_program(*graph);
     size_t peak = 0;
-    for (size_t p = 0; p < plan_.programs.size(); ++p)
+    int64_t most_alive = 0;
+    for (size_t p = 0; p < plan_.programs.size(); ++p) {
       if (plan_.programs[p].temporary_bytes > plan_.programs[peak].temporary_bytes) peak = p;
+      most_alive = std::max(most_alive, plan_.programs[p].lower_bound);
+    }
+    plan_.lower_bound = plan_.state_bytes + most_alive;
     plan_.total_bytes = plan_.state_bytes;
     if (!programs_.empty()) {
       plan_.total_bytes += plan_.programs[peak].temporary_bytes;

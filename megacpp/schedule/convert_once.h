@@ -28,9 +28,10 @@ struct ConvertOnce {
   std::vector<WeightCopy> copies;  // that it reads, in the order of its inputs
 };
 
-/// How often a program of a micro-step converts each of its inputs to bf16. A weight that is converted once stays so
-/// from the forward to the backward pass, and a copy in its place takes no more; one that is converted again where
-/// blocks are recomputed, or before it is gathered again, would be held for longer than now.
+/// How many nodes of a program convert each of its inputs to bf16. Of a weight with one such node the result stays from
+/// the forward to the backward pass, and a copy in its place takes no more while the peak is between them; with
+/// several, where blocks are recomputed or weights gathered again, a copy would be held for longer than what each of
+/// them makes.
 std::map<std::string, int64_t> count_conversions(const ir::Graph& graph);
 
 /// `graph` is what one chip runs of a micro-step, before fusion; it replaces no weight. A convert of an input that

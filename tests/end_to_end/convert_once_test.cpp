@@ -18,10 +18,11 @@
 namespace megacpp::train {
 namespace {
 
-// All four families: products, experts, convolutions, and weights that elementwise work reads.
+// All four families: products, experts, convolutions, and weights that elementwise work reads. With fewer blocks the
+// copies of the last, which is through when most bytes are alive, would be too much.
 recipe::Recipe hybrid_in_bf16(const std::vector<std::string>& settings) {
   std::vector<std::string> all = {
-      "model.pattern=AEMR", "model.depth=4",     "train.batch=4",   "train.sequence=64",    "train.micro_steps=2",
+      "model.pattern=AEMR", "model.depth=8",     "train.batch=4",   "train.sequence=64",    "train.micro_steps=2",
       "train.steps=3",      "train.log_every=1", "train.threads=1", "train.precision=bf16", "optimizer.warmup_steps=1"};
   all.insert(all.end(), settings.begin(), settings.end());
   return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", all);

@@ -122,8 +122,8 @@ TEST(PassesOffTest, EachOptionalPassChangesProgramsAndNotTheTraining) {
   EXPECT_EQ(optional_passes(), (std::vector<std::string>{"narrow_gathers", "remove_dead", "absorb_converts", "fold",
                                                          "split_loss", "convert_once", "bucket", "fuse",
                                                          "recompute_cheap", "merge_siblings", "order", "overlap"}));
-  // Nothing may be dead, and the order as written may be the best.
-  for (const char* pass : {"narrow_gathers", "absorb_converts", "fold", "split_loss", "convert_once", "bucket", "fuse",
+  // Nothing may be dead, the order as written may be the best, and of few tokens copies of weights take too much.
+  for (const char* pass : {"narrow_gathers", "absorb_converts", "fold", "split_loss", "bucket", "fuse",
                            "recompute_cheap", "merge_siblings", "overlap"})
     EXPECT_TRUE(changing.contains(pass)) << pass << " had nothing to do in any layout";
 }

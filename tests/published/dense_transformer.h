@@ -24,7 +24,7 @@ struct Sizes {
   int64_t inner = 256;    // 4h there
   int64_t vocab = 4096;   // v; large enough here that the peak is behind the last layer, where all layers' bytes are
   int64_t sequence = 32;  // s
-  int64_t batch = 2;      // b, sequences of a micro-step on one chip
+  int64_t batch = 128;    // b, sequences of a micro-step on one chip; enough that 16-bit weights take no more as copies
 
   int64_t sbh() const { return sequence * batch * hidden; }
   int64_t parameters_of_layer() const { return 4 * hidden * hidden + 2 * hidden * inner + 2 * hidden; }
