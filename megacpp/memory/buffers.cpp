@@ -18,9 +18,6 @@ namespace {
 using ir::NodeId;
 using ir::ValueId;
 
-// Partial sums of a cluster and the scalars it leaves are within it.
-constexpr int64_t kSmallBytes = 16 << 10;
-
 // Whether results are operands under another name.
 bool is_view(const ir::Node& node) { return ops::op_def(node.op).is_view; }
 
@@ -80,7 +77,7 @@ class Assigner {
       result_.final_copies.push_back({output.value, output.donated});
       check_not_output(output.donated);
     }
-    if (target_.joins_launches) keep_small_in_runs();
+    if (target_.separate_bytes > 0) keep_small_in_runs();
     return std::move(result_);
   }
 
@@ -187,7 +184,8 @@ class Assigner {
       is_in_run = is_cluster;
     }
     for (Buffer& each : result_.buffers)
-      if (each.state.empty() && each.bytes <= kSmallBytes) each.last = std::max(each.last, run_end[each.first]);
+      if (each.state.empty() && each.bytes <= target_.separate_bytes)
+        each.last = std::max(each.last, run_end[each.first]);
   }
 
   // Last reader of each value; outputs are read after the last node. Views forward their readers to their operands.

@@ -88,10 +88,10 @@ TEST(BuffersTest, WhereLaunchesAreJoinedSmallBuffersLastAsLongAsTheirRunOfCluste
     return lasts;
   };
   EXPECT_EQ(lasts_of(), (std::vector<uint32_t>{1, 3, 4, 5, 6}));
-  target.joins_launches = true;
+  target.separate_bytes = 4096;
   EXPECT_EQ(lasts_of(), (std::vector<uint32_t>{4, 4, 4, 5, 6})) << "until the cluster before the product";
-  target.workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{1} << 20; };
-  EXPECT_EQ(lasts_of(), (std::vector<uint32_t>{1, 3, 4, 5, 6})) << "large ones do not";
+  target.separate_bytes = 4095;
+  EXPECT_EQ(lasts_of(), (std::vector<uint32_t>{1, 3, 4, 5, 6})) << "larger ones do not";
 }
 
 TEST(BuffersTest, AnOperandThatAnotherOutputStoresIsNotTakenOver) {

@@ -46,9 +46,10 @@ struct Target {
   /// Its devices copy between their own memory and pinned memory of their host, both ways, while they compute: state
   /// may stand in the host's.
   bool has_host_memory = false;
-  /// It runs neighbouring `fused` nodes at once where the bytes that they touch allow: small buffers of such a run are
-  /// not shared, so that nodes that do not depend on one another do not come to by their memory.
-  bool joins_launches = false;
+  /// Buffers up to so many bytes that the nodes of a run of `fused` nodes write have bytes of their own: for a backend
+  /// that runs neighbouring ones at once where the bytes that they touch allow, so that nodes that do not depend on one
+  /// another do not come to by their memory. 0: none.
+  int64_t separate_bytes = 0;
   /// It places buffers by itself: a memory plan counts what is alive at once, without gaps, and has no offsets.
   bool places_itself = false;
   /// It divides programs among the chips too: it gets them over global shapes, with their shardings on them.

@@ -41,6 +41,10 @@ constexpr double kOpsPerByte = 2;
 // written back.
 constexpr int64_t kFullRateRows = 8192;
 
+// Partial sums of a cluster with as many folds as siblings come to have together, and the scalars it leaves. Were these
+// shared, clusters that could be one launch would wait for one another.
+constexpr int64_t kSeparateBytes = 4 * kEnoughBlocks * kPartialBytes;
+
 // All processes together.
 std::shared_ptr<Gpu> open_gpu(collectives::World& world, const LoadParts& parts) {
   const Driver& driver = open_driver(driver_place(parts.libraries));
@@ -240,7 +244,7 @@ schedule::Target cuda_target(int64_t chips, const collectives::Transport& transp
           .full_rate_rows = kFullRateRows,
           .has_epilogues = true,
           .has_host_memory = true,
-          .joins_launches = true};
+          .separate_bytes = kSeparateBytes};
 }
 
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options,

@@ -12,8 +12,6 @@ namespace {
 using ops::TileInstruction;
 using ops::TileOutput;
 
-// Enough blocks for every multiprocessor of any card several times over.
-constexpr int64_t kEnoughBlocks = 1024;
 // Vectors that a lane should fold before its row is worth cutting into parts.
 constexpr int64_t kVectorsPerLane = 8;
 // Elements that a thread holds at once, of all inputs and outputs; more do not fit its registers.

@@ -14,8 +14,12 @@ namespace megacpp::runtime::cuda {
 
 /// Threads of a block of every generated kernel.
 inline constexpr int64_t kTileThreads = 256;
+/// Enough blocks for every multiprocessor of any card several times over: rows are cut into no more parts together.
+inline constexpr int64_t kEnoughBlocks = 1024;
 /// Most results of one program: the parameters of its kernels hold an address for each.
 inline constexpr size_t kMaxTileResults = 64;
+
+inline constexpr int64_t kPartialBytes = 4;  // of a partial result, f32
 
 struct TileDims {
   std::vector<int64_t> sizes = {};
@@ -54,8 +58,8 @@ struct TilePlan {
   /// Blocks of the first pass. The second, where rows have parts, has one for each row.
   int64_t blocks() const;
   TileSizes sizes() const;
-  /// Partial results: f32 [folds, rows, parts].
-  int64_t workspace_bytes() const { return parts > 1 ? folds * rows * parts * 4 : 0; }
+  /// Partial results: f32 [folds, rows, parts], of each fold up to kEnoughBlocks.
+  int64_t workspace_bytes() const { return parts > 1 ? folds * rows * parts * kPartialBytes : 0; }
 };
 
 TilePlan plan_tiles(const ops::NodeView& view);

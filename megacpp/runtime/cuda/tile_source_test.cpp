@@ -17,6 +17,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/process.h"
 #include "megacpp/ops/sample_values.h"
+#include "megacpp/runtime/cuda/cuda_backend.h"
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/tile_batch.h"
 #include "tests/support/temporary_folder.h"
@@ -431,6 +432,14 @@ TEST(TilePlanTest, FewLongRowsAreCutIntoPartsAndManyShortOnesShareABlock) {
   EXPECT_EQ(many.lanes, 1);
   EXPECT_EQ(many.blocks(), 4096 / kTileThreads);
   EXPECT_EQ(many.workspace_bytes(), 0);
+}
+
+// Shared, they would keep clusters out of one launch.
+TEST(TilePlanTest, PartialSumsOfFourFoldsHaveBytesOfTheirOwn) {
+  const TilePlan plan =
+      plan_of(made({}, {1 << 26}, "const(1) sum(%0;1) sum(%0;1) sum(%0;1) sum(%0;1)", "f32 f32 f32 f32"));
+  EXPECT_EQ(plan.parts, kEnoughBlocks) << "of no longer row are there more";
+  EXPECT_LE(plan.workspace_bytes(), cuda_target().separate_bytes);
 }
 
 TEST(TilePlanTest, ProgramsOfManyTensorsReadShorterVectors) {
