@@ -94,7 +94,7 @@ class ProgramReader {
     const Node* source = &node;
     while (source->operands.size() == 1 || (source == &node && !node.operands.empty())) {
       source = &graph_.producer(source->operands[0]);
-      if (source->op == ir::kInputOp) return ir::holds_weights(source->role);
+      if (source->op == ir::kInputOp) return source->role == ir::Role::weight;
     }
     return false;
   }

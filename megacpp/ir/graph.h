@@ -30,8 +30,6 @@ struct ValueId {
 enum class Role : uint8_t { weight, weight_copy, gradient, optimizer, batch, activation, temporary, collective };
 std::string_view role_name(Role role);
 std::optional<Role> parse_role(std::string_view name);
-/// Weights, as they are stored or converted: the same in every micro-step.
-constexpr bool holds_weights(Role role) { return role == Role::weight || role == Role::weight_copy; }
 
 struct Value {
   NodeId producer;

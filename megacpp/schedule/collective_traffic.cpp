@@ -14,11 +14,8 @@ using Mask = uint32_t;  // a bit per ir::Role, and one for what leaves the progr
 
 constexpr Mask bit(ir::Role role) { return Mask{1} << static_cast<unsigned>(role); }
 constexpr Mask kWeight = bit(ir::Role::weight);
-constexpr Mask kAnyWeight = kWeight | bit(ir::Role::weight_copy);
 constexpr Mask kGradient = bit(ir::Role::gradient);
 constexpr Mask kLeaves = Mask{1} << 31;
-
-bool is_of_weights(Mask from) { return from != 0 && (from & ~kAnyWeight) == 0; }
 
 // By node: the roles of the inputs it is made of.
 std::vector<Mask> sources(const ir::Graph& graph) {
@@ -51,7 +48,7 @@ Traffic traffic_of(const ir::Node& node, Mask from, Mask to, const std::vector<s
   const ops::OpDef& op = ops::op_def(node.op);
   if (!op.is_collective) return Traffic::none;
   if (!op.transfer) return Traffic::other;
-  if (op.transfer->kind == Kind::gather && (is_of_weights(from) || to == kWeight)) return Traffic::weight;
+  if (op.transfer->kind == Kind::gather && (from == kWeight || to == kWeight)) return Traffic::weight;
   if (op.transfer->kind == Kind::reduce && (from == kGradient || !gradient[node.results[0].index].empty()))
     return Traffic::gradient;
   return Traffic::other;
@@ -77,7 +74,7 @@ TrafficMap map_traffic(const ir::Graph& graph) {
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
     map.traffic.push_back(traffic_of(graph.nodes()[n], from[n], to[n], gradient));
     map.only_replaces_state.push_back((to[n] & kLeaves) == 0);
-    map.is_of_weights.push_back(is_of_weights(from[n]));
+    map.is_of_weights.push_back(from[n] == kWeight);
   }
   return map;
 }

@@ -49,22 +49,6 @@ TEST(CollectiveTrafficTest, GradientsAreOneAdditionOrMovesAwayFromState) {
   EXPECT_EQ(found, (std::vector<uint32_t>{1, 4, 5, 6, 7, 8, 9, 10, 12, 13}));
 }
 
-TEST(CollectiveTrafficTest, AGatheredCopyOfAWeightIsWeightTraffic) {
-  const TrafficMap map = map_traffic(ir::parse(R"(graph "forward" {
-  %0 = input() {dtype="bf16", name="bf16.w", shape=[4]} : bf16[4] #weight_copy
-  %1 = all_gather(%0) {axes="data", dims=[0], parts=2} : bf16[8] #collective
-  %2 = input() {dtype="bf16", name="x", shape=[4]} : bf16[4] #activation
-  %3 = add(%0, %2) : bf16[4]
-  %4 = all_gather(%3) {axes="data", dims=[0], parts=2} : bf16[8] #collective
-  output "w" = %1
-  output "y" = %4
-}
-)"));
-  EXPECT_EQ(map.traffic[1], Traffic::weight);
-  EXPECT_TRUE(map.is_of_weights[1]);
-  EXPECT_EQ(map.traffic[4], Traffic::other) << "an activation is in it";
-}
-
 TEST(CollectiveTrafficTest, ReductionsOfTheUpdateAreMadeOfGradientsAlone) {
   const TrafficMap map = map_traffic(ir::parse(R"(graph "update" {
   %0 = input() {dtype="f32", name="grad.w", shape=[4]} : f32[4] #gradient

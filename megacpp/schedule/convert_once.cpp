@@ -7,6 +7,7 @@
 
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/narrow_gathers.h"
 #include "megacpp/schedule/rewrite.h"
 
@@ -19,20 +20,9 @@ using ir::ValueId;
 // Kernels read what was stored, and so does what runs over another shape; a cluster of the convert's own shape may have
 // the number as a register has it.
 bool reads_from_memory(const ir::Graph& graph, const ir::Node& reader) {
-  switch (ops::op_def(reader.op).fusion) {
-    case ops::Fusion::none:
-      return reader.op != "reduce";
-    case ops::Fusion::broadcast:
-      return graph.type(reader.results[0]).shape != graph.type(reader.operands[0]).shape;
-    case ops::Fusion::elementwise:
-      return false;
-  }
-  return false;
-}
-
-// What is gathered from a converted shard stays instead of it, so a copy would be held beside that.
-bool may_read_copy(const ir::Graph& graph, const ir::Node& reader) {
-  return !ops::op_def(reader.op).is_collective && reads_from_memory(graph, reader);
+  if (ops::op_def(reader.op).fusion == ops::Fusion::broadcast)
+    return graph.type(reader.results[0]).shape != graph.type(reader.operands[0]).shape;
+  return !is_fusible(graph, reader);
 }
 
 class CopyReader {
@@ -64,9 +54,19 @@ class CopyReader {
   bool is_replaced(const ir::Node& node) const {
     if (!narrows(graph_, node) || !is_weight(graph_.producer(node.operands[0]))) return false;
     const ValueId result = node.results[0];
-    return !is_output_[result.index] && !users_[result.index].empty() &&
+    return !is_output_[result.index] && !users_[result.index].empty() && !is_gathered(result) &&
            std::ranges::all_of(users_[result.index],
-                               [this](NodeId user) { return may_read_copy(graph_, graph_.node(user)); });
+                               [this](NodeId user) { return reads_from_memory(graph_, graph_.node(user)); });
+  }
+
+  // What a collective makes of a converted shard, or of a reshape of it, stays instead of it: a copy would be held
+  // beside that.
+  bool is_gathered(ValueId shard) const {
+    return std::ranges::any_of(users_[shard.index], [this](NodeId id) {
+      const ir::Node& user = graph_.node(id);
+      const ops::OpDef& op = ops::op_def(user.op);
+      return op.is_collective || (op.is_view && is_gathered(user.results[0]));
+    });
   }
 
   // A weight with such a convert.

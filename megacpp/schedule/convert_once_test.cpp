@@ -122,6 +122,29 @@ TEST(ConvertOnceTest, WhatClustersReadUnroundedStaysInThem) {
   expect_left_alone(std::string(kConvert) + "  output \"y\" = %1\n");
 }
 
+// Sums over other than trailing dimensions are in no cluster.
+TEST(ConvertOnceTest, KernelsThatReduceReadTheCopy) {
+  EXPECT_EQ(converted(R"(  %0 = input() {dtype="f32", name="w", shape=[4,2]} : f32[4,2] #weight
+  %1 = convert(%0) {dtype="bf16"} : bf16[4,2]
+  %2 = reduce(%1) {dims=[0], kind="sum"} : bf16[2]
+  output "y" = %2
+)")
+                .copies.size(),
+            1u);
+}
+
+TEST(ConvertOnceTest, ShardsThatAreGatheredAreConvertedWhereTheyAre) {
+  constexpr const char* kShard = R"(  %0 = input() {dtype="f32", name="w", shape=[4,2]} : f32[4,2] #weight
+  %1 = convert(%0) {dtype="bf16"} : bf16[4,2]
+)";
+  expect_left_alone(std::string(kShard) +
+                    "  %2 = all_gather(%1) {axes=\"data\", dims=[0], parts=2} : bf16[8,2] #collective\n" +
+                    "  output \"y\" = %2\n");
+  expect_left_alone(std::string(kShard) + "  %2 = reshape(%1) {shape=[8]} : bf16[8]\n" +
+                    "  %3 = all_gather(%2) {axes=\"data\", dims=[0], parts=2} : bf16[16] #collective\n" +
+                    "  output \"y\" = %3\n");
+}
+
 TEST(ConvertOnceTest, OnlyWeightsOfTheRunAreConverted) {
   constexpr const char* kKept = R"(  %0 = input() {dtype="f32", name="kept.weight.0", shape=[4,2]} : f32[4,2] #weight
   %1 = convert(%0) {dtype="bf16"} : bf16[4,2]

@@ -43,6 +43,16 @@ struct Source {
 // clusters: of two ops and more. singles: every op by itself, and what is broadcast to kernels.
 enum class Mode : uint8_t { clusters, singles };
 
+// The number of trailing dimensions a reduce folds, or 0 when it folds others.
+int64_t trailing_reduction(const ir::Graph& graph, const ir::Node& node) {
+  if (node.op != "reduce") return 0;
+  const auto& dims = node.attrs.list("dims");
+  const int64_t rank = graph.type(node.operands[0]).rank();
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (dims[i] != rank - static_cast<int64_t>(dims.size() - i)) return 0;
+  return static_cast<int64_t>(dims.size());
+}
+
 class Fuser {
  public:
   Fuser(const ir::Graph& graph, Mode mode)
@@ -62,19 +72,8 @@ class Fuser {
  private:
   static Fusion kind(const ir::Node& node) { return ops::op_def(node.op).fusion; }
 
-  // The number of trailing dimensions a reduce folds, or 0 when it folds others.
-  int64_t trailing_reduction(const ir::Node& node) const {
-    if (node.op != "reduce") return 0;
-    const auto& dims = node.attrs.list("dims");
-    const int64_t rank = graph_.type(node.operands[0]).rank();
-    for (size_t i = 0; i < dims.size(); ++i)
-      if (dims[i] != rank - static_cast<int64_t>(dims.size() - i)) return 0;
-    return static_cast<int64_t>(dims.size());
-  }
-
-  bool is_fusible(const ir::Node& node) const {
-    return kind(node) == Fusion::elementwise || trailing_reduction(node) > 0;
-  }
+  int64_t trailing_reduction(const ir::Node& node) const { return schedule::trailing_reduction(graph_, node); }
+  bool is_fusible(const ir::Node& node) const { return schedule::is_fusible(graph_, node); }
 
   // Registers are f32 and unrounded: a number cut to an integer or a truth value must not be read on inside the
   // cluster.
@@ -362,6 +361,10 @@ class Fuser {
 };
 
 }  // namespace
+
+bool is_fusible(const ir::Graph& graph, const ir::Node& node) {
+  return ops::op_def(node.op).fusion == Fusion::elementwise || trailing_reduction(graph, node) > 0;
+}
 
 ir::Graph fuse(const ir::Graph& graph) { return Fuser(graph, Mode::clusters).run(); }
 

@@ -12,6 +12,9 @@ namespace megacpp::schedule {
 /// only if nothing outside the cluster reads a member before that.
 ir::Graph fuse(const ir::Graph& graph);
 
+/// What these clusters are made of: elementwise nodes, and reductions of trailing dimensions.
+bool is_fusible(const ir::Graph& graph, const ir::Node& node);
+
 /// Turns every elementwise node, trailing reduction, broadcast and constant that is left into a `fused` node of its
 /// own.
 ir::Graph lower_elementwise(const ir::Graph& graph);
