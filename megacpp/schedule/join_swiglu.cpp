@@ -2,6 +2,7 @@
 #include "megacpp/schedule/join_swiglu.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,7 +43,10 @@ class SwigluJoiner {
         users_(graph.users()),
         readers_(count_readers(graph)),
         is_gone_(graph.nodes().size(), false),
-        rewriter_(graph) {}
+        made_at_(graph.nodes().size()),
+        rewriter_(graph) {
+    std::iota(made_at_.begin(), made_at_.end(), 0U);
+  }
 
   ir::Graph run() {
     const uint32_t nodes = static_cast<uint32_t>(graph_.nodes().size());
@@ -120,6 +124,7 @@ class SwigluJoiner {
                           std::max(node_of(gate), node_of(*up))};
       if (!may_join(swiglu)) continue;
       for (const ir::ValueId value : {gate, *up, swiglu.h}) remove(value);
+      made_at_[node_of(gate)] = made_at_[node_of(*up)] = swiglu.last;
       forward_.push_back(swiglu);
       return;
     }
@@ -199,7 +204,7 @@ class SwigluJoiner {
 
   bool may_join(const SwigluGrad& grad) const {
     const uint32_t product = node_of(grad.dh);
-    if (node_of(grad.silu.gate) >= product || node_of(grad.up) >= product) return false;
+    if (made_at_[node_of(grad.silu.gate)] >= product || made_at_[node_of(grad.up)] >= product) return false;
     const ir::TensorType& dh = graph_.type(grad.dh);
     if (graph_.type(grad.silu.gate) != dh || graph_.type(grad.up) != dh) return false;
     return target_runs("ragged_swiglu_grad", operands_of(grad), attrs_of(grad), types_of(grad));
@@ -304,6 +309,7 @@ class SwigluJoiner {
   const std::vector<std::vector<ir::NodeId>> users_;  // by value
   const std::vector<size_t> readers_;                 // by value: users and outputs
   std::vector<bool> is_gone_;                         // by node: replaced, or read by nothing any more
+  std::vector<uint32_t> made_at_;                     // by node: where its results are made, itself or a joined one
   std::vector<Swiglu> forward_;
   std::vector<SwigluGrad> grads_;
   std::vector<ir::ValueId> waiting_;  // made behind the product that they wait for

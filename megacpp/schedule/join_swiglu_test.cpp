@@ -159,7 +159,30 @@ TEST(JoinSwigluTest, BothPassesOfAProgramAreJoined) {
                 " @E\n  output \"h\" = %5\n  output \"dgate\" = %9\n  output \"dup\" = %10\n}\n");
 }
 
-// ---- Dense ----
+// The gate is made with the other up, behind the gradient's product.
+TEST(JoinSwigluTest, AGradientBeforeTheGateItReadsStays) {
+  const std::string inputs = std::string(kSwigluInputs) +
+                             R"(  %4 = input() {dtype="bf16", name="dy", shape=[1,1,4,8]} : bf16[1,1,4,8] #batch
+  %5 = input() {dtype="bf16", name="w_down", shape=[2,16,8]} : bf16[2,16,8] #weight
+  %6 = input() {dtype="bf16", name="up", shape=[1,1,4,16]} : bf16[1,1,4,16] #batch
+)";
+  // Of dh, gate, logistic(gate) and silu(gate); names %13 to %20.
+  const auto rest = [](const std::string& dh, const std::string& gate, const std::string& s, const std::string& silu) {
+    return inner_line("%13", "mul(" + dh + ", %6)") + inner_line("%14", "mul(" + dh + ", " + silu + ")") +
+           inner_line("%15", "mul(%13, " + s + ")") + inner_line("%16", "mul(%13, " + gate + ")") +
+           inner_line("%17", "mul(%16, " + s + ")") + inner_line("%18", "mul(%17, " + s + ")") +
+           inner_line("%19", "sub(%17, %18)") + inner_line("%20", "add(%15, %19)");
+  };
+  const std::string dh = "ragged_dot(%4, %5, %3)", outputs = "  output \"dgate\" = %20\n  output \"dup\" = %14\n}\n";
+  EXPECT_EQ(
+      swiglu_joined(inputs + gate_product("%7") + inner_line("%8", "logistic(%7)") + inner_line("%9", "mul(%7, %8)") +
+                    inner_line("%10", dh, "transpose_w=1") + up_product("%11") + inner_line("%12", "mul(%9, %11)") +
+                    rest("%10", "%7", "%8", "%9") + "  output \"h\" = %12\n" + outputs),
+      inputs + inner_line("%7", dh, "transpose_w=1") +
+          "  %8, %9, %10 = ragged_swiglu(%0, %1, %2, %3) {keep_products=1} : " + kInnerType + ", " + kInnerType + ", " +
+          kInnerType + " @E\n" + inner_line("%11", "logistic(%9)") + inner_line("%12", "mul(%9, %11)") +
+          rest("%7", "%9", "%11", "%12") + "  output \"h\" = %8\n" + outputs);
+}
 
 }  // namespace
 }  // namespace megacpp::schedule
