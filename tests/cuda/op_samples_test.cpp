@@ -242,10 +242,15 @@ TEST_P(CudaOpSamplesTest, ResultMayTakeOverItsOperand) {
   }
 }
 
+// Products of experts with SwiGLU inside, of sizes that their kernels take.
+class CudaEpilogueTest : public CudaOpSamplesTest {};
+INSTANTIATE_TEST_SUITE_P(TensorCores, CudaEpilogueTest, testing::ValuesIn(testing_support::swiglu_cases()),
+                         testing_support::sample_case_name<ConformanceCase>);
+
 // Joined ops round where their parts do: a training has the same bits with them and without.
-TEST_P(CudaOpSamplesTest, AnEpilogueHasTheBitsOfTheClusterItReplaces) {
+TEST_P(CudaEpilogueTest, HasTheBitsOfTheClusterItReplaces) {
   const ConformanceCase& c = GetParam();
-  if (c.op->name.find("ragged_swiglu") == std::string::npos) return;
+  ASSERT_EQ(lowered_for(cuda_target(), c).nodes().back().op, c.op->name) << "or it is compared with itself";
   schedule::Target apart = cuda_target();
   apart.runs = [runs = apart.runs, joined = c.op->name](std::string_view op, const ops::NodeView& view) {
     return op == joined ? base::Decision::no("it is taken apart") : runs(op, view);
@@ -255,6 +260,15 @@ TEST_P(CudaOpSamplesTest, AnEpilogueHasTheBitsOfTheClusterItReplaces) {
   const std::vector<Tensor> got = run_program(lowered_for(cuda_target(), c), operands);
   ASSERT_EQ(got.size(), wanted.size());
   for (size_t r = 0; r < wanted.size(); ++r) EXPECT_TRUE(is_close(got[r], wanted[r], 0.0)) << "result " << r;
+}
+
+// Without a GPU too, so that it is seen everywhere when a kernel declines what it was made for.
+TEST(CudaOpCoverageTest, SwigluOfTheKernelsSizesIsOneNode) {
+  for (const ConformanceCase& c : testing_support::swiglu_cases()) {
+    const ir::Graph graph = lowered_for(cuda_target(), c);
+    EXPECT_EQ(graph.nodes().size(), c.sample.operands.size() + 1) << c.op->name << "/" << c.sample.name;
+    EXPECT_EQ(graph.nodes().back().op, c.op->name) << c.sample.name;
+  }
 }
 
 // Without a GPU too: every op of the table is run, by a kernel or taken apart into ops that have one.

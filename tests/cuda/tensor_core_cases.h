@@ -134,7 +134,8 @@ inline ops::Sample wide_swiglu_sample(std::string name, ir::Shape rows, int64_t 
 
 // Packed rows and rows in places of their own; a contraction that ends inside a stage; widths of one tile, of one and a
 // half, and of several.
-inline void add_swiglu_cases(std::vector<ConformanceCase>& cases) {
+inline std::vector<ConformanceCase> swiglu_cases() {
+  std::vector<ConformanceCase> cases;
   const ir::Shape packed = {2, 1, 512}, placed = {1, 2, 4, 260};
   for (const bool is_gradient : {false, true}) {
     const ops::OpDef& op = ops::op_def(is_gradient ? "ragged_swiglu_grad" : "ragged_swiglu");
@@ -147,6 +148,7 @@ inline void add_swiglu_cases(std::vector<ConformanceCase>& cases) {
     add("several_tiles", packed, 128, 768, 1);
     add("places", placed, 136, 384, 1);
   }
+  return cases;
 }
 
 inline std::vector<ConformanceCase> tensor_core_cases() {
@@ -170,7 +172,7 @@ inline std::vector<ConformanceCase> tensor_core_cases() {
   add("ragged_dot", wide_experts_sample("accumulated_transposed", {rows, bf16({4, 200, 136}), counts, wider}, 1));
   add("ragged_dot_weight", wide_experts_sample("packed", {rows, wider, counts}, 0));
   add("ragged_dot_weight", wide_experts_sample("accumulated", {rows, wider, counts, f32({4, 136, 200})}, 0));
-  add_swiglu_cases(cases);
+  for (ConformanceCase& joined : swiglu_cases()) cases.push_back(std::move(joined));
   return cases;
 }
 
