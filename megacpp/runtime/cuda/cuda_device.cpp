@@ -27,13 +27,6 @@ std::vector<Address> addresses_of(std::span<std::byte* const> pointers) {
   return addresses;
 }
 
-std::vector<ByteRange> ranges_of(std::span<std::byte* const> pointers, const ops::Types& types) {
-  std::vector<ByteRange> ranges;
-  for (size_t i = 0; i < pointers.size(); ++i)
-    ranges.push_back({address_of(pointers[i]), address_of(pointers[i]) + static_cast<Address>(types[i].bytes())});
-  return ranges;
-}
-
 [[noreturn]] void refuse_memory(const Gpu& gpu, int64_t chip, size_t bytes) {
   const int64_t free = gpu.free_bytes();
   throw memory::OutOfMemory(
@@ -114,42 +107,41 @@ Address CudaDevice::allocate(size_t bytes) {
 std::byte* CudaDevice::reserve(size_t bytes) { return reinterpret_cast<std::byte*>(allocate(bytes)); }
 
 DeviceCall CudaDevice::prepare(const BoundNode& bound) {
-  const ir::Node& node = bound.node;
-  const ops::OpDef& op = ops::op_def(node.op);
+  const ops::OpDef& op = ops::op_def(bound.node.op);
   if (!op.is_collective && !op.is_host_copy) return prepare_kernel(bound);
-  MEGACPP_CHECK(!op.is_collective || connection_.prepare)
-      << "a chip without a transport has " << node.op << " @" << node.scope;
-  MEGACPP_CHECK(!op.is_host_copy || host_) << "a chip without pinned memory has " << node.op << " @" << node.scope;
-  DeviceCall call = op.is_collective ? connection_.prepare(bound) : host_->prepare(bound);
+  DeviceCall call = op.is_collective ? prepare_collective(bound) : prepare_host_copy(bound);
   launches_.add(call.run);
   return call;
+}
+
+DeviceCall CudaDevice::prepare_collective(const BoundNode& bound) {
+  MEGACPP_CHECK(connection_.prepare) << "a chip without a transport has " << bound.node.op << " @" << bound.node.scope;
+  return connection_.prepare(bound);
+}
+
+DeviceCall CudaDevice::prepare_host_copy(const BoundNode& bound) {
+  MEGACPP_CHECK(host_) << "a chip without pinned memory has " << bound.node.op << " @" << bound.node.scope;
+  return host_->prepare(bound);
 }
 
 DeviceCall CudaDevice::prepare_kernel(const BoundNode& bound) {
   const ir::Node& node = bound.node;
   const Kernel* const kernel = find_kernel(node.op);
   MEGACPP_CHECK(kernel != nullptr) << "the cuda backend has no kernel for " << node.op << " @" << node.scope;
-  const ops::Types operands = bound.graph.operand_types(node), results = bound.graph.result_types(node);
-  const ops::NodeView view{operands, results, node.attrs};
+  const ops::Types operand_types = bound.graph.operand_types(node), result_types = bound.graph.result_types(node);
+  const ops::NodeView view{operand_types, result_types, node.attrs};
   Prepared prepared = kernel->prepare(view, gpu_->toolbox());
   const int64_t workspace = kernel->workspace_bytes ? kernel->workspace_bytes(view) : 0;
-  BoundTile tile{.run = {},
-                 .table = std::move(prepared.table),
-                 .operands = addresses_of(bound.operands),
-                 .results = addresses_of(bound.results),
-                 .workspace = address_of(bound.workspace),
-                 .reads = ranges_of(bound.operands, operands),
-                 .writes = ranges_of(bound.results, results)};
-  if (workspace > 0) tile.writes.push_back({tile.workspace, tile.workspace + static_cast<Address>(workspace)});
-  tile.run = [run = std::move(prepared.run), in = tile.operands, out = tile.results, at = tile.workspace,
-              stream = stream_] {
-    run({in, out, at, stream});
-  };
-  DeviceCall call{.run = tile.run, .workspace_bytes = workspace};
-  if (node.op == "fused")
+  const std::vector<Address> operands = addresses_of(bound.operands), results = addresses_of(bound.results);
+  const Launch at{operands, results, address_of(bound.workspace), stream_};
+  if (node.op == "fused") {
+    BoundTile tile = bind_tile(std::move(prepared), view, workspace, at);
+    DeviceCall call{.run = tile.run, .workspace_bytes = workspace};
     launches_.add(std::move(tile));
-  else
-    launches_.add(call.run);
+    return call;
+  }
+  DeviceCall call{.run = bind_launch(std::move(prepared.run), at), .workspace_bytes = workspace};
+  launches_.add(call.run);
   return call;
 }
 

@@ -68,6 +68,8 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
 
  private:
   DeviceCall prepare_kernel(const BoundNode& bound);
+  DeviceCall prepare_collective(const BoundNode& bound);
+  DeviceCall prepare_host_copy(const BoundNode& bound);
   void wait_until_idle() const;
   bool is_on_host(const std::byte* address) const { return host_ && host_->holds(address); }
   Address allocate(size_t bytes);

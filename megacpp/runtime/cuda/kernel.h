@@ -15,7 +15,7 @@
 #include "megacpp/base/decision.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/cuda/function.h"
-#include "megacpp/runtime/cuda/tile_batch.h"
+#include "megacpp/runtime/cuda/tile_plan.h"
 
 namespace megacpp::runtime::cuda {
 

@@ -55,6 +55,13 @@ void append_joined(const std::vector<BoundTile>& tiles, Toolbox& toolbox, Stream
   }
 }
 
+std::vector<ByteRange> ranges_of(std::span<const Address> addresses, const ops::Types& types) {
+  std::vector<ByteRange> ranges;
+  for (size_t i = 0; i < addresses.size(); ++i)
+    ranges.push_back({addresses[i], addresses[i] + static_cast<Address>(types[i].bytes())});
+  return ranges;
+}
+
 }  // namespace
 
 LaunchShape tile_launch(int64_t blocks) {
@@ -64,32 +71,54 @@ LaunchShape tile_launch(int64_t blocks) {
 // The driver reads the whole table, used or not.
 TileTable make_tile_table(std::span<const BoundTile* const> tiles) {
   TileTable table{.words = {0}};
+  size_t entry_words = 0;  // the same for all
   for (const BoundTile* const tile : tiles) {
     const TileSizes& sizes = tile->table->sizes;
     const TileBuffers buffers{.operands = tile->operands, .results = tile->results, .partials = tile->workspace};
     const TileEntry entry = tile_entry(sizes, buffers, static_cast<uint32_t>(table.blocks));
-    table.words[0] = tiles.size() | static_cast<uint64_t>(entry.count) << 32;
+    entry_words = entry.count;
     table.words.insert(table.words.end(), entry.used().begin(), entry.used().end());
     table.blocks += sizes.blocks;
     table.combines = table.combines || sizes.parts > 1;
   }
+  table.words[0] = tiles.size() | static_cast<uint64_t>(entry_words) << 32;
   constexpr size_t kWords = kMaxParameterBytes / sizeof(uint64_t);
   MEGACPP_CHECK(table.words.size() <= kWords) << tiles.size() << " entries do not fit a kernel's parameters";
   table.words.resize(kWords);
   return table;
 }
 
+std::function<void()> bind_launch(std::function<void(const Launch&)> run, const Launch& at) {
+  return [run = std::move(run), operands = std::vector(at.operands.begin(), at.operands.end()),
+          results = std::vector(at.results.begin(), at.results.end()), workspace = at.workspace, stream = at.stream] {
+    run({operands, results, workspace, stream});
+  };
+}
+
+BoundTile bind_tile(Prepared prepared, const ops::NodeView& view, int64_t workspace, const Launch& at) {
+  BoundTile tile{.run = bind_launch(std::move(prepared.run), at),
+                 .table = std::move(prepared.table),
+                 .operands = {at.operands.begin(), at.operands.end()},
+                 .results = {at.results.begin(), at.results.end()},
+                 .workspace = at.workspace,
+                 .reads = ranges_of(at.operands, view.operands),
+                 .writes = ranges_of(at.results, view.results)};
+  if (workspace > 0) tile.writes.push_back({at.workspace, at.workspace + static_cast<Address>(workspace)});
+  return tile;
+}
+
 void LaunchList::add(std::function<void()> run) {
+  MEGACPP_CHECK(run) << "a launch that does nothing";
   runs_.push_back({.tiles = std::exchange(tiles_, {}), .behind = std::move(run)});
 }
 
 std::vector<std::function<void()>> LaunchList::take(Toolbox& toolbox, Stream* stream) {
-  add(std::function<void()>());
   std::vector<std::function<void()>> launches;
   for (Run& run : std::exchange(runs_, {})) {
     append_joined(run.tiles, toolbox, stream, launches);
-    if (run.behind) launches.push_back(std::move(run.behind));
+    launches.push_back(std::move(run.behind));
   }
+  append_joined(std::exchange(tiles_, {}), toolbox, stream, launches);
   return launches;
 }
 

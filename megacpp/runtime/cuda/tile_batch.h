@@ -15,6 +15,7 @@
 
 #include "megacpp/runtime/cuda/driver.h"
 #include "megacpp/runtime/cuda/function.h"
+#include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/launch_groups.h"
 #include "megacpp/runtime/cuda/tile_plan.h"
 
@@ -24,13 +25,6 @@ class Toolbox;
 
 /// Of the kernels of a generated text.
 LaunchShape tile_launch(int64_t blocks);
-
-/// A node that may be an entry of a table (tile_source.h), together with others of the same source.
-struct TableTile {
-  TileSizes sizes;
-  std::string source;
-  size_t max_entries = 1;
-};
 
 /// A `fused` node with its addresses.
 struct BoundTile {
@@ -42,6 +36,11 @@ struct BoundTile {
   std::vector<ByteRange> reads = {};   // operands
   std::vector<ByteRange> writes = {};  // results and workspace
 };
+
+/// What was prepared, for one place: `at` need not outlive it.
+std::function<void()> bind_launch(std::function<void(const Launch&)> run, const Launch& at);
+/// The same of a `fused` node, which needs `workspace` bytes.
+BoundTile bind_tile(Prepared prepared, const ops::NodeView& view, int64_t workspace, const Launch& at);
 
 /// The parameter of one launch for nodes of the same source, as the text declares it: struct Table.
 struct TileTable {
@@ -63,7 +62,7 @@ class LaunchList {
  private:
   struct Run {
     std::vector<BoundTile> tiles;  // first
-    std::function<void()> behind;  // then this; empty at the end of a program
+    std::function<void()> behind;  // then this
   };
 
   std::vector<Run> runs_;

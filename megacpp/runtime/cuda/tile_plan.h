@@ -4,7 +4,9 @@
 // folds there is one row. Neighbouring dimensions that every input steps through as through one are one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "megacpp/ops/op_def.h"
@@ -33,6 +35,13 @@ struct TileSizes {
   int64_t part_vectors = 0;  // of a part of one
   int64_t parts = 1;         // of a row
   int64_t blocks = 0;        // of the first pass
+};
+
+/// A node that may be an entry of a table (tile_source.h), together with others of the same source.
+struct TableTile {
+  TileSizes sizes;
+  std::string source;
+  size_t max_entries = 1;
 };
 
 struct TilePlan {

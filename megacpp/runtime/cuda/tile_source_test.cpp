@@ -404,6 +404,33 @@ TEST(TileSourceTest, ATableIsFilledToTheParametersOfAKernel) {
   }
 }
 
+TEST(TileBatchTest, ABoundTileTouchesTheBytesOfItsTensorsAndItsPartialSums) {
+  const ops::Types operands = {{kF32, {8}}, {kBf16, {8}}}, results = {{kF32, {}}};
+  const ir::Attrs attrs;
+  std::vector<Address> in = {4096, 8192}, out = {12288};
+  std::vector<Address> launched;
+  const auto note = [&launched](const Launch& at) {
+    launched = {at.operands[0], at.operands[1], at.results[0], at.workspace};
+  };
+  const BoundTile tile = bind_tile({.run = note}, {operands, results, attrs}, 64, {in, out, 16384, nullptr});
+  in.assign(2, 0);  // it has addresses of its own
+  tile.run();
+  EXPECT_EQ(launched, (std::vector<Address>{4096, 8192, 12288, 16384}));
+  const auto bounds = [](const std::vector<ByteRange>& ranges) {
+    std::vector<std::pair<uint64_t, uint64_t>> list;
+    for (const ByteRange& range : ranges) list.emplace_back(range.begin, range.end);
+    return list;
+  };
+  using Bounds = std::vector<std::pair<uint64_t, uint64_t>>;
+  EXPECT_EQ(bounds(tile.reads), (Bounds{{4096, 4096 + 32}, {8192, 8192 + 16}}));
+  EXPECT_EQ(bounds(tile.writes), (Bounds{{12288, 12288 + 4}, {16384, 16384 + 64}}));
+}
+
+TEST(TileBatchTest, ALaunchThatDoesNothingIsRefused) {
+  LaunchList list;
+  EXPECT_THROW(list.add(std::function<void()>()), base::Error);
+}
+
 TEST(TilePlanTest, ReadsSixteenBytesWhereShapesAllow) {
   const auto vector = [](ir::DType dtype, ir::Shape shape) {
     return plan_of(made({{dtype, shape}}, shape, "in(0,1) exp(%0) out(%1)")).vector;

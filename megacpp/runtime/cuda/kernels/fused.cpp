@@ -5,6 +5,7 @@
 
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/required_kernels.h"
+#include "megacpp/runtime/cuda/tile_batch.h"
 #include "megacpp/runtime/cuda/tile_source.h"
 #include "megacpp/runtime/cuda/toolbox.h"
 
