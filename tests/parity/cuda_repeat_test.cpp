@@ -12,6 +12,7 @@
 #include "megacpp/data/batches.h"
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/plan/plan.h"
+#include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/train.h"
@@ -24,13 +25,14 @@ namespace megacpp::testing_support {
 namespace {
 
 struct TrainedBits {
+  bool has_copies = false;  // of weights, for all micro-steps
   std::vector<double> losses;
   std::map<std::string, std::vector<std::byte>> state;  // all that is kept between steps, by chip and name
   std::string repeats;
 };
 
 // Steps that are profiled are no graph.
-TrainedBits train_on_gpu(recipe::Recipe recipe, bool profile) {
+TrainedBits train_on_gpu(recipe::Recipe recipe, bool profile, const std::vector<std::string>& without = {}) {
   const runtime::Backend& cuda = runtime::backend_named("cuda");
   recipe.backend = cuda.name;
   recipe.train.log_every = 1;
@@ -38,13 +40,13 @@ TrainedBits train_on_gpu(recipe::Recipe recipe, bool profile) {
       data::load_text(std::vector<std::string>{std::string(MEGACPP_SOURCE_DIR) + "/LICENSE"});
   const data::Batches batches(corpus, train::batch_options(recipe));
   const plan::Plan plan = plan::make_plan(recipe);
-  const compile::Compiled compiled =
-      compile::compile_training(recipe, plan, runtime::target_on(cuda, recipe, plan.parallel.mesh));
+  const compile::Compiled compiled = compile::compile_training(
+      recipe, plan, runtime::target_on(cuda, recipe, plan.parallel.mesh), {.without = without});
   runtime::LoadOptions options = runtime::load_options(recipe, compiled.mesh.chips());
   options.profile = profile;
   const std::unique_ptr<runtime::Executable> run = runtime::load_on(cuda, recipe, compiled, options);
   train::RunState(compiled, *run).initialise_weights(1);
-  TrainedBits bits;
+  TrainedBits bits{.has_copies = compiled.stages[0].has(compile::ProgramKind::convert_weights)};
   for (const train::StepReport& report : train::train({recipe, compiled, batches, *run}))
     bits.losses.push_back(report.loss.value());
   for (const int64_t chip : run->local_chips())
@@ -84,6 +86,29 @@ TEST_P(CudaRepeatTest, StateInTheHostsMemoryHasTheBitsOfStateOnTheDevice) {
   const TrainedBits on_device = train_on_gpu(recipe, false);
   recipe.layout.offload = "optimizer";
   expect_same_bits(train_on_gpu(recipe, false), on_device);
+}
+
+// What reads a copy gets the number that a conversion in its place would have stored: not one that a cluster, an
+// epilogue or a recomputed value still has in its registers.
+class CudaCopiesTest : public GpuTest, public testing::WithParamInterface<std::vector<std::string>> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, CudaCopiesTest,
+                         testing::Values(std::vector<std::string>{},
+                                         std::vector<std::string>{"layout.tensor_parallel=2"},
+                                         std::vector<std::string>{"layout.data_parallel=2", "layout.zero=2"}));
+
+TEST_P(CudaCopiesTest, HaveTheBitsOfConvertingInEveryMicroStep) {
+  const TemporaryFolder cache;
+  const Variable own_cache("XDG_CACHE_HOME", cache.path().string());
+  std::vector<std::string> settings = {"model.pattern=AEMR",  "model.depth=8",           "train.batch=4",
+                                       "train.sequence=64",   "train.steps=3",           "train.precision=bf16",
+                                       "train.micro_steps=2", "optimizer.warmup_steps=1"};
+  settings.insert(settings.end(), GetParam().begin(), GetParam().end());
+  const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings);
+  const TrainedBits once = train_on_gpu(recipe, false), each = train_on_gpu(recipe, false, {"convert_once"});
+  EXPECT_TRUE(once.has_copies);
+  EXPECT_FALSE(each.has_copies);
+  ASSERT_EQ(once.losses.size(), 3U);
+  expect_same_bits(each, once);
 }
 
 const std::vector<std::string> kRepeated = {
