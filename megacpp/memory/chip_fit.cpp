@@ -97,7 +97,7 @@ FitCheck check_fit(const std::vector<const MemoryPlan*>& plans, const Limits& li
   if (check.chips.front().overflows())
     check.misfit = OomClass::compile;
   else if (check.total_bytes > limits.machine_bytes)
-    check.misfit = OomClass::host;
+    check.misfit = limits.shared_class;
   return check;
 }
 
@@ -124,11 +124,11 @@ std::string place_of(int64_t chip, const ir::Mesh& mesh, const std::string& host
 OutOfMemory misfit_error(const FitCheck& check, const ir::Mesh& mesh, const std::string& host) {
   MEGACPP_CHECK(check.misfit.has_value()) << "everything fits";
   const ChipFit& worst = check.chips.front();
-  const bool is_machine = *check.misfit == OomClass::host;
+  const bool is_machine = !worst.overflows();
   base::Problem problem = is_machine ? machine_problem(check) : chip_problem(check, mesh);
   problem.where = place_of(worst.chip, mesh, host);
   problem.next = is_machine ? next_for_memory(mesh) : next_for_chip(*worst.plan, worst.limit_bytes, mesh);
-  OomFacts facts{.cls = is_machine ? check.limits.shared_class : *check.misfit,
+  OomFacts facts{.cls = *check.misfit,
                  .phase = "planning",
                  .chip = worst.chip,
                  .place = problem.where,

@@ -36,7 +36,8 @@ struct FitCheck {
   std::vector<ChipFit> chips;  // of this machine, the one with the least free memory first
   Limits limits;
   int64_t total_bytes = 0;         // of all plans
-  std::optional<OomClass> misfit;  // compile: a chip's own limit; host: the machine; nothing: it fits
+  /// compile: a chip's own limit; Limits::shared_class: what all chips share; nothing: it fits.
+  std::optional<OomClass> misfit;
 
   int64_t overflowing() const;  // chips beyond their own limits
 };

@@ -73,7 +73,9 @@ TEST(HostFitTest, StateThatTheHostCannotHoldIsE2001WithBothNumbers) {
 TEST_F(ChipFitTest, MemoryThatChipsShareMayBeADevices) {
   const Limits of_host{.machine_bytes = 1}, of_device{.machine_bytes = 1, .shared_class = OomClass::compile};
   EXPECT_EQ(misfit_error(check_fit(plans_, of_host), mesh_, "here").facts().cls, OomClass::host);
-  const OutOfMemory device = misfit_error(check_fit(plans_, of_device), mesh_, "here");
+  const FitCheck check = check_fit(plans_, of_device);
+  EXPECT_EQ(check.misfit, OomClass::compile);
+  const OutOfMemory device = misfit_error(check, mesh_, "here");
   EXPECT_EQ(device.facts().cls, OomClass::compile);
   EXPECT_EQ(device.code(), base::Code::E2001);
   EXPECT_EQ(device.facts().limit, 1) << "of all together";
