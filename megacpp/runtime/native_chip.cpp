@@ -246,6 +246,7 @@ void NativeChip::run_whole(size_t action) {
   const Program& program = programs_[compiled_.step[action].program];
   if (program.whole.empty()) return run(action, StepMode::plain);
   start(action);
+  // What was handed out when nodes were prepared: joined or not, launches have no other addresses.
   for (const Call& call : program.calls) note_memory(call);
   for (const auto& work : program.whole) work();
   finish(action);

@@ -23,7 +23,8 @@ struct ScalarText {
   std::string_view text;  // of {0}, {1}, {2}
 };
 
-// One for each of ops/scalar_ops, sorted.
+// One for each of ops/scalar_ops, sorted. The logistic is also in kernels/swiglu.cuh, whose epilogues have the bits of
+// the clusters that they replace.
 constexpr std::array kScalarTexts = {ScalarText{"abs", "fabsf({0})"},
                                      ScalarText{"add", "{0} + {1}"},
                                      ScalarText{"convert", "{0}"},
@@ -58,8 +59,8 @@ std::string_view scalar_text(std::string_view name) {
   return at->text;
 }
 
-// Registers that a thread which folds has for what it loads: with these and its own it has 32, and a multiprocessor all
-// of its threads.
+// Values that a thread which folds has loaded at once: 16 keep it at 32 registers, so that a multiprocessor holds all
+// of its 2048 threads.
 constexpr int64_t kElementsInFlight = 16;
 
 // By its bits: exact, and infinities and NaN have no other text.
@@ -282,8 +283,8 @@ class TileWriter {
     line("{}", barrier);
   }
 
-  // Of one thread, of every input. A loop that counts its steps has all of their loads at once before the first sum;
-  // one that asks for its end after each has one.
+  // How many vectors of every input a thread loads before it folds the first. The compiler hoists the loads of a loop
+  // of so many steps above their sums; a loop that asks for its end behind every step has one load in flight.
   int64_t vectors_in_flight() const {
     int64_t read = 0;
     for (size_t i = 0; i < inputs_; ++i) read += plan_.inner_stride(i) == 0 ? 0 : 1;
