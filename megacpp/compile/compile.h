@@ -41,12 +41,12 @@ struct GradientRequest {
 };
 Compiled compile_gradients(GradientRequest request, const schedule::Target& target, const Options& options = {});
 
-/// A line of the list of passes.
 /// A forward graph built for `plan`, which has no pipeline; a step runs it once. Of a decoding graph the state stays
 /// from step to step.
 Compiled compile_forward(model::ForwardModel forward, const plan::Plan& plan, const schedule::Target& target,
                          const Options& options = {});
 
+/// A line of the list of passes.
 struct PassInfo {
   std::string_view name;
   std::string_view does;

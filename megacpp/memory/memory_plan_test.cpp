@@ -195,6 +195,19 @@ TEST(MemoryPlanTest, MemoryOfOthersIsCountedByWhatIsAlive) {
     const ir::Graph graph = scheduled(testing_support::random_graph(seed, 40));
     const MemoryPlan plan = plan_memory({&graph}, others), ours = plan_memory({&graph}, test_target());
     EXPECT_EQ(plan.total_bytes, ours.state_bytes + ours.programs[0].lower_bound);
+    EXPECT_EQ(plan.total_bytes, ours.lower_bound);
+  }
+}
+
+// Gaps may make another program the largest.
+TEST(MemoryPlanTest, TheLowerBoundIsThatOfTheProgramWithMostAlive) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const ir::Graph one = scheduled(testing_support::random_graph(seed, 10));
+    const ir::Graph other = scheduled(testing_support::random_graph(seed + 50, 40));
+    const MemoryPlan plan = plan_memory({&one, &other}, test_target());
+    EXPECT_EQ(plan.lower_bound,
+              plan.state_bytes + std::max(plan.programs[0].lower_bound, plan.programs[1].lower_bound));
+    EXPECT_LE(plan.lower_bound, plan.total_bytes);
   }
 }
 
