@@ -127,10 +127,18 @@ Json chip_json(const hw::Chip& chip) {
                          {"ports", link.ports},
                          {"latency", link.latency}});
   for (const hw::Sizes& slice : chip.slices.valid) valid.push_back(hw::to_text(slice));
-  Json memory = {{"nominal", chip.nominal_bytes},       {"usable", chip.usable_bytes},
-                 {"alignment", chip.alignment},         {"bandwidth", chip.memory_bytes_per_second},
-                 {"code_least", chip.code_bytes_least}, {"code_most", chip.code_bytes_most},
-                 {"gaps_most", chip.gaps_most}};
+  Json memory = {{"nominal", chip.nominal_bytes},
+                 {"usable", chip.usable_bytes},
+                 {"alignment", chip.alignment},
+                 {"bandwidth", chip.memory_bytes_per_second},
+                 {"code_least", chip.code_bytes_least},
+                 {"code_most", chip.code_bytes_most},
+                 {"gaps_most", chip.gaps_most},
+                 {"reserved_per_kept", chip.reserved_per_kept},
+                 {"reserved_per_copy", chip.reserved_per_copy},
+                 {"reserved_per_outside", chip.reserved_per_outside},
+                 {"code_base", chip.code_bytes_base},
+                 {"code_per_block", chip.code_bytes_per_block}};
   memory["reserved"] = chip.reserved_bytes ? Json(*chip.reserved_bytes) : Json();
   return {{"name", chip.name},
           {"title", chip.title},

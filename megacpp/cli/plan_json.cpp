@@ -91,6 +91,19 @@ Json arguments_json(const fit::ArgumentBytes& a) {
           {"padding_bytes", a.padding}};
 }
 
+Json reserved_json(const std::optional<fit::ReservedBytes>& reserved) {
+  if (!reserved) return {};
+  return {{"bytes", reserved->total()},
+          {"argument_bytes", reserved->arguments},
+          {"kept_bytes", reserved->kept},
+          {"weight_copy_bytes", reserved->weight_copies},
+          {"iteration_bytes", reserved->iteration},
+          {"gradient_bytes", reserved->gradients},
+          {"outside_bytes", reserved->outside},
+          {"code_bytes", reserved->code},
+          {"other_bytes", reserved->other}};
+}
+
 Json links_json(const fit::StepTime& time) {
   Json json = Json::array();
   for (const fit::LinkTime& link : time.links)
@@ -193,6 +206,7 @@ Json plan_json(const PlanReport& r) {
           {"axes", to_json(r.islands)},
           {"crossings", to_json(r.crossings)},
           {"arguments", arguments_json(r.arguments)},
+          {"reserved", reserved_json(r.reserved)},
           {"collectives", links_json(r.estimate.time)},
           {"time", time_json(r)},
           {"parameters", parameters}};

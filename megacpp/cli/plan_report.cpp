@@ -70,7 +70,9 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
   report.filling = fill.changes;
   report.without_effect = without_effect_on(lane.backend, filled, recipe::Use::plan);
   launch::UsersCatalog catalog(wishes.catalog, catalog::Access::read, print_line);
-  report.estimate = fit::make_estimate(filled, launch::assumptions_for(filled, report.slice, catalog));
+  const fit::Assumptions assumptions = launch::assumptions_for(filled, report.slice, catalog);
+  report.estimate = fit::make_estimate(filled, assumptions);
+  report.reserved = fit::reserved_bytes(report.estimate, assumptions);
   report.catalog_note = catalog.why_not();
   if (report.catalog_note.empty() && report.estimate.correction.samples == 0)
     report.catalog_note = "the catalog has no other measurement of this lane";
@@ -108,6 +110,19 @@ std::string correction_text(const PlanReport& report) {
   if (!report.catalog_note.empty())
     return fmt::format("Not corrected by measurements of {}: {}.", report.lane, report.catalog_note);
   return "Of the planned bytes: " + to_text(peak_correction(report)) + ".";
+}
+
+std::string reserved_text(const PlanReport& report) {
+  using memory::human_bytes;
+  if (!report.reserved) return "";
+  const fit::ReservedBytes& r = *report.reserved;
+  return fmt::format(
+      "XLA is expected to reserve {} there: arguments {}, what blocks keep {}, weights in bf16 {}, one iteration of "
+      "the "
+      "loop over blocks {}, gradients {}, outside blocks {}, code {}, other {}.\n",
+      human_bytes(r.total()), human_bytes(r.arguments), human_bytes(r.kept), human_bytes(r.weight_copies),
+      human_bytes(r.iteration), human_bytes(r.gradients), human_bytes(r.outside), human_bytes(r.code),
+      human_bytes(r.other));
 }
 
 std::string free_text(const fit::ChipGroup& group) {

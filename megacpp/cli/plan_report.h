@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "megacpp/fit/islands.h"
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/fit/regime.h"
+#include "megacpp/fit/reserved_bytes.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/plan/composition.h"
@@ -37,11 +39,12 @@ struct PlanReport {
   fit::Estimate estimate;
   int64_t parameters = 0;  // elements
   std::vector<plan::CompositionStep> composition;
-  std::vector<plan::ParameterRow> rows;      // blocks that are alike folded
-  std::vector<fit::StoredParameter> stored;  // every one
-  fit::ArgumentBytes arguments;              // of the worst chip
-  std::vector<fit::AxisIsland> islands;      // the link under each axis
-  std::vector<fit::Crossing> crossings;      // axes that belong inside the fast domain and leave it
+  std::vector<plan::ParameterRow> rows;             // blocks that are alike folded
+  std::vector<fit::StoredParameter> stored;         // every one
+  fit::ArgumentBytes arguments;                     // of the worst chip
+  std::optional<fit::ReservedBytes> reserved = {};  // expected there, where a rule is known
+  std::vector<fit::AxisIsland> islands;             // the link under each axis
+  std::vector<fit::Crossing> crossings;             // axes that belong inside the fast domain and leave it
   fit::Regime regime;
   std::string speed_advice;  // what would make a step shorter
   KeysWithoutEffect without_effect;
@@ -63,6 +66,9 @@ std::string verdict_text(const PlanReport& report);
 LaneCorrection peak_correction(const PlanReport& report);
 /// What corrects the peaks and who measured it, or why nothing does, in a sentence.
 std::string correction_text(const PlanReport& report);
+
+/// What XLA is expected to reserve on the worst chip, and for what, in a line; empty where no rule is known.
+std::string reserved_text(const PlanReport& report);
 
 /// "1.20 GiB", "-1.20 GiB" where it does not fit.
 std::string free_text(const fit::ChipGroup& group);

@@ -243,6 +243,18 @@ TEST_F(PlanCommandTest, WhatFitsOnlyWithoutGapsIsSaidToBeClose) {
   EXPECT_NE(text.find("--target v6e:2x2 decides"), std::string::npos) << text;
 }
 
+TEST_F(PlanCommandTest, WhatXlaIsExpectedToReserveIsSaidByTerm) {
+  const std::vector<std::string> settings = {"train.precision=bf16"};
+  const Json reserved = plan_as_json({"--hardware", "v6e:2x2"}, settings)["reserved"];
+  int64_t sum = 0;
+  for (const auto& [term, bytes] : reserved.items())
+    if (term != "bytes") sum += bytes.get<int64_t>();
+  EXPECT_GT(sum, 0);
+  EXPECT_EQ(reserved["bytes"], sum);
+  EXPECT_NE(plan({"--hardware", "v6e:2x2"}, settings).out.find("XLA is expected to reserve"), std::string::npos);
+  EXPECT_TRUE(plan_as_json({"--hardware", "h100:4"}, settings)["reserved"].is_null()) << "its file has no rule";
+}
+
 // XLA places buffers itself and leaves gaps; kernels of our own run in what was planned.
 TEST_F(PlanCommandTest, WhatIsNeededIsARangeWhereACompilerPlacesBuffers) {
   const auto range_of = [&](const char* backend) {

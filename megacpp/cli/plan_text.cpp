@@ -140,7 +140,8 @@ std::string plan_text(const PlanReport& r) {
   text += islands_text(r);
   text += "\n" + gates_text();
   text += "\n" + parameters_text(r.rows, plan);
-  text += "\n" + chips_text(r.estimate.fit, has_stages) + correction_text(r) + "\n" + snapshot_text(r.estimate.fit);
+  text += "\n" + chips_text(r.estimate.fit, has_stages) + reserved_text(r) + correction_text(r) + "\n" +
+          snapshot_text(r.estimate.fit);
   text += "\n" + memory_text(r);
   text += "\n" + links_text(r.estimate.time);
   text += "\n" + time_text(r);

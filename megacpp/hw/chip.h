@@ -100,6 +100,13 @@ struct Chip {
   int64_t code_bytes_least = 0;           // of a compiled training step, which is in the same memory
   int64_t code_bytes_most = 0;
   double gaps_most = 1;  // what XLA reserved for a training step, at most, over its planned peak
+  // Bytes that XLA reserves for a step in loops over blocks, for one that the plan has (fit/reserved_bytes); 0: not
+  // known
+  double reserved_per_kept = 0;      // of what blocks keep for their backward pass
+  double reserved_per_copy = 0;      // of weights in bf16 beside the stored ones
+  double reserved_per_outside = 0;   // of temporaries outside blocks, and of collectives
+  int64_t code_bytes_base = 0;       // code of such a step beside its blocks
+  int64_t code_bytes_per_block = 0;  // and of each block that it has text of
   double memory_bytes_per_second = 0;
   /// Terms a sum of products must have to run at half of the peak; 0: not known, so all count as long.
   double half_depth = 0;

@@ -233,6 +233,19 @@ void add_memory(std::vector<ChipKey>& keys) {
   keys.push_back(
       fact({"memory.gaps_most", Kind::number, gaps(), "The most that XLA reserves for a step, over its planned peak."},
            store_number<&Chip::gaps_most>));
+  const auto reserved = [&keys](const char* path, const char* doc, StoreInChip store) {
+    keys.push_back(fact({path, Kind::number, ratio(), doc}, store));
+  };
+  reserved("memory.reserved_per_kept",
+           "Bytes that XLA reserves for a step in loops over blocks, for one that blocks keep for their backward pass.",
+           store_number<&Chip::reserved_per_kept>);
+  reserved("memory.reserved_per_copy", "The same for one of weights in bf16 beside the stored ones.",
+           store_number<&Chip::reserved_per_copy>);
+  reserved("memory.reserved_per_outside", "The same for one of temporaries outside blocks and of collectives.",
+           store_number<&Chip::reserved_per_outside>);
+  bytes("memory.code_base", "Code of such a step beside its blocks.", store_bytes<&Chip::code_bytes_base>);
+  bytes("memory.code_per_block", "Code of every block that such a step has text of.",
+        store_bytes<&Chip::code_bytes_per_block>);
 }
 
 void add_slices(std::vector<ChipKey>& keys) {

@@ -37,7 +37,10 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
                                .build = {}};
   assumptions.slice.chip = hw::rates_by(assumptions.slice.chip, backend.name);
   // Only a compiler that places buffers itself leaves gaps that no plan knows of.
-  if (!backend.emits_stablehlo) assumptions.slice.chip.gaps_most = 1;
+  if (!backend.emits_stablehlo) {
+    assumptions.slice.chip.gaps_most = 1;
+    assumptions.slice.chip.reserved_per_kept = 0;
+  }
   assumptions.build = build_of(recipe, assumptions.slice);
   assumptions.lane = lane_on(assumptions.slice, recipe);
   catalog.use([&](const catalog::Catalog& open) {

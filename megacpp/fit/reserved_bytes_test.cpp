@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/reserved_bytes.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "megacpp/fit/parameter_bytes.h"
+#include "megacpp/recipe/parse.h"
+#include "tests/support/assumptions.h"
+
+namespace megacpp::fit {
+namespace {
+
+using testing_support::test_assumptions;
+
+using Settings = std::vector<std::string>;
+
+// Four AE pairs in a loop of four, nothing recomputed unless the settings say so.
+recipe::Recipe looped_recipe(const Settings& more = {}) {
+  Settings settings = {"model.pattern=AE", "model.depth=8",          "train.precision=bf16",
+                       "train.batch=4",    "train.micro_steps=1",    "layout.data_parallel=4",
+                       "layout.zero=3",    "train.recompute.A=none", "train.recompute.E=none"};
+  settings.insert(settings.end(), more.begin(), more.end());
+  return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", settings);
+}
+
+struct Planned {
+  Estimate estimate;
+  std::optional<ReservedBytes> reserved;
+
+  int64_t bytes(ir::Role role) const {
+    int64_t sum = 0;
+    for (const memory::Item& item : estimate.worst_memory().items)
+      if (item.role == role) sum += item.bytes;
+    return sum;
+  }
+};
+
+Planned planned(const Settings& more = {}, const Assumptions& assumptions = test_assumptions("v6e:2x2")) {
+  Estimate estimate = make_estimate(looped_recipe(more), assumptions);
+  const std::optional<ReservedBytes> reserved = reserved_bytes(estimate, assumptions);
+  return {std::move(estimate), reserved};
+}
+
+int64_t times(double factor, int64_t bytes) { return std::llround(factor * static_cast<double>(bytes)); }
+
+TEST(ReservedBytesTest, EveryTermIsWhatThePlanHasOfItsKind) {
+  const hw::Chip chip = hw::find_chip("v6e");
+  const Planned plan = planned();
+  ASSERT_TRUE(plan.reserved);
+  const ReservedBytes& reserved = *plan.reserved;
+  EXPECT_EQ(reserved.arguments, argument_bytes(plan.estimate.worst_memory(), plan.estimate.recipe, chip).total());
+  EXPECT_EQ(reserved.kept, times(chip.reserved_per_kept, plan.bytes(ir::Role::activation)));
+  EXPECT_EQ(reserved.weight_copies, 0) << "gathered and converted again";
+  EXPECT_EQ(reserved.iteration, times(2.0 / 8, plan.bytes(ir::Role::activation))) << "two blocks of eight";
+  EXPECT_EQ(reserved.gradients, plan.bytes(ir::Role::gradient));
+  EXPECT_GT(reserved.outside, 0);
+  EXPECT_GE(reserved.total(), plan.estimate.worst_memory().total_bytes + reserved.code);
+}
+
+// Half of what weights take in f32 is part of the plan's activations, and has a factor of its own.
+TEST(ReservedBytesTest, CopiesOfWeightsAreNotWhatBlocksKeep) {
+  const hw::Chip chip = hw::find_chip("v6e");
+  const Planned plan = planned({"layout.zero=1"});
+  ASSERT_TRUE(plan.reserved);
+  int64_t copies = 0;
+  for (const memory::Item& item : plan.estimate.worst_memory().items)
+    if (item.role == ir::Role::weight) copies += item.bytes / 2;
+  EXPECT_GT(copies, 0);
+  EXPECT_EQ(plan.reserved->weight_copies, times(chip.reserved_per_copy, copies));
+  EXPECT_EQ(plan.reserved->kept, times(chip.reserved_per_kept, plan.bytes(ir::Role::activation) - copies));
+  const Settings recomputing = {"layout.zero=1", "train.recompute.A=full", "train.recompute.E=full"};
+  EXPECT_LT(planned(recomputing).reserved->weight_copies, plan.reserved->weight_copies / 4) << "those outside blocks";
+}
+
+// A loop's body makes again what its blocks do not keep: one iteration has as much alive as if it kept everything.
+TEST(ReservedBytesTest, AnIterationIsAsLargeWhereItsBlocksRecompute) {
+  for (const char* zero : {"layout.zero=3", "layout.zero=1"}) {
+    const Planned all = planned({zero}), none = planned({zero, "train.recompute.A=full", "train.recompute.E=full"});
+    ASSERT_TRUE(all.reserved && none.reserved);
+    EXPECT_LT(none.reserved->kept, all.reserved->kept / 2);
+    EXPECT_NEAR(static_cast<double>(none.reserved->iteration) / static_cast<double>(all.reserved->iteration), 1, 0.1);
+  }
+}
+
+// Nothing of the backward pass is alive at the peak of such a step.
+TEST(ReservedBytesTest, AnUpdateThatNeedsMoreHidesNoIteration) {
+  const Planned plan = planned({"layout.zero=1", "train.micro_steps=2", "train.sequence=16", "train.recompute.A=full",
+                                "train.recompute.E=full"});
+  ASSERT_EQ(plan.estimate.worst_memory().peak_program, "update");
+  ASSERT_TRUE(plan.reserved);
+  EXPECT_GT(plan.reserved->iteration, 0);
+  EXPECT_GE(plan.reserved->total(), plan.estimate.worst_memory().total_bytes + plan.reserved->code);
+}
+
+TEST(ReservedBytesTest, CodeGrowsWithTheBlocksThatHaveText) {
+  const hw::Chip chip = hw::find_chip("v6e");
+  EXPECT_EQ(planned().reserved->code, chip.code_bytes_base + 2 * chip.code_bytes_per_block);
+  EXPECT_EQ(planned({"model.depth=16"}).reserved->code, planned().reserved->code) << "longer loops";
+  EXPECT_EQ(planned({"model.depth=9"}).reserved->code, chip.code_bytes_base + 3 * chip.code_bytes_per_block)
+      << "a block behind the loop";
+}
+
+TEST(ReservedBytesTest, NothingIsExpectedWhereNoRuleIsKnown) {
+  EXPECT_FALSE(planned({"xla.loops=off"}).reserved);
+  EXPECT_FALSE(planned({"xla.placement=xla"}).reserved);
+  EXPECT_FALSE(planned({"train.precision=f32"}).reserved);
+  EXPECT_FALSE(planned({"model.depth=1"}).reserved) << "no loop";
+  EXPECT_FALSE(planned({}, test_assumptions("v5e:2x2")).reserved) << "its file says nothing";
+  Assumptions own_kernels = test_assumptions("v6e:2x2");
+  own_kernels.slice.chip.reserved_per_kept = 0;
+  EXPECT_FALSE(planned({}, own_kernels).reserved);
+}
+
+}  // namespace
+}  // namespace megacpp::fit
