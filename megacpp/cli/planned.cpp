@@ -34,7 +34,8 @@ recipe::Recipe planned(const recipe::Recipe& recipe, const std::optional<hw::Sli
   const runtime::FoundHardware hardware = slice ? runtime::FoundHardware{.slice = *slice} : hardware_of_train(recipe);
   if (!hardware.note.empty()) print_line({.topic = "hardware", .text = hardware.note});
   const runtime::TargetMesh mesh = runtime::mesh_here(recipe, hardware.slice.devices());
-  const fit::Estimate estimate = fit::make_estimate(recipe, launch::assumptions_for(recipe, hardware, catalog, mesh));
+  const fit::Estimate estimate = fit::make_estimate(recipe, launch::assumptions_for(recipe, hardware, catalog, mesh),
+                                                    slice ? fit::FitVerdict::fits : fit::FitVerdict::close);
   print_line({.topic = "recompute", .text = fit::to_text(estimate.recompute)});
   return estimate.recipe;
 }

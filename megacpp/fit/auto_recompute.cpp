@@ -64,8 +64,15 @@ std::optional<Measured> measured_for(const Recipe& recipe, char letter, const As
 }
 
 std::string reason_of(AutoRecompute::Need need) {
-  return need == AutoRecompute::Need::limit ? "the plan does not fit with less"
-                                            : "a plan with less ran out of memory, or needs as much as one that did";
+  switch (need) {
+    case AutoRecompute::Need::limit:
+      return "the plan does not fit with less";
+    case AutoRecompute::Need::gaps:
+      return "with less the plan fits only where a compiler leaves few gaps";
+    case AutoRecompute::Need::ceiling:
+      return "a plan with less ran out of memory, or needs as much as one that did";
+  }
+  return "";
 }
 
 }  // namespace

@@ -46,8 +46,9 @@ class AutoRecompute {
 
   /// Whether a level can be raised.
   bool can_raise() const;
-  /// The one that costs the least time per byte, because of a limit or of a ceiling.
-  enum class Need : uint8_t { limit, ceiling };
+  /// Why: with less the plan exceeds a limit, or exceeds it with the gaps that a compiler may leave, or a ceiling.
+  enum class Need : uint8_t { limit, gaps, ceiling };
+  /// The one that costs the least time per byte.
   void raise(Need need);
   /// All letters to full.
   void raise_all(Need need);

@@ -106,5 +106,27 @@ TEST(AutoRecomputeTest, APlanThatDoesNotFitTakesAsMuchAsItNeeds) {
   EXPECT_EQ(needed(hopeless), full) << "what needs the least";
 }
 
+// Where a compiler leaves gaps: with levels that surely fit for who plans, with what may fit for who can ask.
+TEST(AutoRecomputeTest, APlanIsRaisedUntilItSurelyFitsWhereThatCanBe) {
+  const recipe::Recipe recipe = shipped("nam52-tiny");
+  const auto most = [](const char* level) {
+    const recipe::Recipe all = shipped("nam52-tiny", {fmt::format("train.recompute={}", level)});
+    return make_estimate(all, on("v6e:1x1")).fit.worst().most_needed();
+  };
+  ASSERT_LT(most("full"), most("none"));
+  const Assumptions roomy = on("v6e:1x1", most("none") - 1);
+  const Estimate sure = make_estimate(recipe, roomy), close = make_estimate(recipe, roomy, FitVerdict::close);
+  EXPECT_EQ(sure.fit.verdict(), FitVerdict::fits);
+  EXPECT_NE(to_text(sure.recompute).find("fits only where a compiler leaves few gaps"), std::string::npos);
+  EXPECT_EQ(close.fit.verdict(), FitVerdict::close);
+  for (const char letter : {'A', 'E'}) EXPECT_EQ(recipe::recompute_level(close.recipe, letter), "none");
+
+  // Where not even all of it fits for sure it costs no time in vain.
+  const Assumptions tight = on("v6e:1x1", most("full") - 1);
+  const Estimate nearest = make_estimate(recipe, tight);
+  EXPECT_EQ(nearest.fit.verdict(), FitVerdict::close);
+  EXPECT_EQ(nearest.recipe, make_estimate(recipe, tight, FitVerdict::close).recipe);
+}
+
 }  // namespace
 }  // namespace megacpp::fit

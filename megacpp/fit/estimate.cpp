@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/fit/estimate.h"
 
+#include <algorithm>
 #include <string>
 
 #include "megacpp/base/error.h"
@@ -45,6 +46,16 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
   estimate.time_correction = catalog::correction_by_others(assumptions.steps, estimate.signature);
   return estimate;
+}
+
+bool reaches(const Estimate& estimate, FitVerdict reach, const Ceiling& ceiling) {
+  return estimate.fit.verdict() <= reach && may_fit(estimate, ceiling);
+}
+
+/// What more recompute is for, of a plan that needs some.
+AutoRecompute::Need need_of(const Estimate& estimate, const Ceiling& ceiling) {
+  if (!estimate.fit.may_fit()) return AutoRecompute::Need::limit;
+  return may_fit(estimate, ceiling) ? AutoRecompute::Need::gaps : AutoRecompute::Need::ceiling;
 }
 
 }  // namespace
@@ -95,22 +106,21 @@ catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions&
   return signature_of(recipe, assumptions.slice.name, assumptions.build, assumptions.features);
 }
 
-Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions, const Ceiling& ceiling) {
+Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions, FitVerdict reach,
+                       const Ceiling& ceiling) {
   recipe::require_supported(assumptions.cannot_run, assumptions.lane.backend, recipe);
-  const auto need = [](const Estimate& estimate) {
-    return estimate.fit.may_fit() ? AutoRecompute::Need::ceiling : AutoRecompute::Need::limit;
-  };
   AutoRecompute recompute(recipe, assumptions);
   Estimate estimate = estimate_of(recompute, assumptions);
-  if (may_fit(estimate, ceiling) || !recompute.can_raise()) return estimate;
+  if (reaches(estimate, reach, ceiling) || !recompute.can_raise()) return estimate;
   if (estimate.fit.worst().may_fit() && !estimate.fit.fits_host()) return estimate;  // no level leaves a host more
   // What is out of reach is found by one more plan, not by one for each level.
   AutoRecompute all = recompute;
-  all.raise_all(need(estimate));
+  all.raise_all(need_of(estimate, ceiling));
   Estimate least = estimate_of(all, assumptions);
   if (!may_fit(least, ceiling)) return least.fit.worst().needed() < estimate.fit.worst().needed() ? least : estimate;
-  while (!may_fit(estimate, ceiling) && recompute.can_raise()) {
-    recompute.raise(need(estimate));
+  const FitVerdict reachable = std::max(reach, least.fit.verdict());
+  while (!reaches(estimate, reachable, ceiling) && recompute.can_raise()) {
+    recompute.raise(need_of(estimate, ceiling));
     estimate = estimate_of(recompute, assumptions);
   }
   return estimate;

@@ -62,10 +62,13 @@ schedule::Target target_on(const Assumptions& assumptions);
 
 /// The mesh must have as many chips as the slice has devices (E1401). Gates refuse as in make_plan; E1505 for what the
 /// lane's backend cannot run.
-/// train.recompute: auto is decided here, so that the plan is below `ceiling` as well; where no level suffices the
-/// estimate is of what needs the least.
-Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions, const Ceiling& ceiling = {});
-/// Within its limits and below the ceiling.
+/// train.recompute: auto is decided here: raised until the plan is as sure as `reach` says, and below `ceiling` as
+/// well. Where no level is as sure it is raised until the plan may fit, and where none is enough for that the estimate
+/// is of what needs the least. Plans and searches reach what fits. Launches and the ladder take what is close with less
+/// recompute: their compiler answers next, and what it refuses is the next ceiling.
+Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions,
+                       FitVerdict reach = FitVerdict::fits, const Ceiling& ceiling = {});
+/// Within its limits by the least that is needed, and below the ceiling: it fits or is close.
 bool may_fit(const Estimate& estimate, const Ceiling& ceiling);
 
 /// What the catalog knows such an estimate by.

@@ -68,6 +68,24 @@ TEST(GrowTest, TheLargestThatFitsAndTheLargestThatIsCloseAreTwo) {
   EXPECT_EQ(batch_of(*growth.next), batch_of(*growth.largest_close) + growth.unit);
 }
 
+// With nothing recomputed some batches are only close that fit with more: each is raised until it fits, so that
+// verdicts worsen with the batch and bisecting them finds what a scan finds.
+TEST(GrowTest, WithRecomputeLeftToPlanningTheLargestBatchIsThatOfAScanWithAllOfIt) {
+  const recipe::Recipe recipe = test_recipe({"layout.data_parallel=4"});
+  const recipe::Recipe full = test_recipe({"layout.data_parallel=4", "train.recompute=full"});
+  const int64_t limit =
+      compile_candidate(full, {{"train.batch", "24"}}, test_assumptions("v6e:2x2")).fit.worst().most_needed();
+  const Assumptions assumptions = test_assumptions("v6e:2x2", limit);
+  ASSERT_EQ(compile_candidate(recipe, {{"train.recompute", "none"}}, assumptions).fit.verdict(), FitVerdict::close)
+      << "else nothing is shown";
+  const Growth growth = grow(recipe, Grown::batch, assumptions);
+  EXPECT_EQ(growth.verdict(), FitVerdict::fits);
+  ASSERT_TRUE(growth.best.has_value());
+  const int64_t largest = by_scan(full, "train.batch", 4, assumptions);
+  EXPECT_GE(largest, 24);
+  EXPECT_EQ(growth.tried[*growth.best].recipe.train.batch, largest);
+}
+
 TEST(GrowTest, WhereNothingFitsTheSmallestIsTried) {
   const Growth growth = grow(test_recipe(), Grown::batch, test_assumptions("host:1", 4096));
   EXPECT_FALSE(growth.best.has_value());

@@ -22,7 +22,7 @@ Estimate estimate_here(const recipe::Recipe& recipe, const Ceiling& ceiling = {}
                    .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
                    .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
        .limits = recipe::chip_limits(recipe.hardware, chips)},
-      ceiling);
+      FitVerdict::close, ceiling);
 }
 
 // Nothing is recomputed but by a rung, so that the rungs have all to do.
@@ -131,7 +131,7 @@ TEST(LadderTest, TheFrontierHasLayoutsThatWereSkipped) {
                      .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
                      .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
          .limits = recipe::chip_limits(recipe.hardware, 4)},
-        ceiling);
+        FitVerdict::close, ceiling);
   };
   const recipe::Recipe recipe = recipe_with(
       {"layout.data_parallel=4", "train.sequence=16", "hardware.limit=10MiB", "ladder.rungs=[batch, topology]"});
@@ -177,7 +177,7 @@ MakeEstimate beside_host(int64_t host_bytes) {
         .kernels_run_there = true,
         .limits = recipe::chip_limits(recipe.hardware, 1),
         .hosts = std::move(hosts)};
-    return make_estimate(recipe, assumptions, ceiling);
+    return make_estimate(recipe, assumptions, FitVerdict::close, ceiling);
   };
 }
 

@@ -411,9 +411,19 @@ class Search {
     return options;
   }
 
+  /// Settings with the levels that auto became: a launch, which takes what may fit, would decide for less.
+  void set_levels(Found& found) const {
+    for (const char letter : recipe::recompute_letters(recipe_.model)) {
+      const std::string key = recipe::recompute_key(letter), level = recipe::recompute_level(found.recipe, letter);
+      std::erase_if(found.changes, [&key](const plan::Change& change) { return change.key == key; });
+      if (level != recipe::recompute_level(recipe_, letter)) found.changes.push_back({key, level});
+    }
+  }
+
   void compile_with_auto() {
     for (Outcome& outcome : compile_all(options_with_auto())) {
       if (!outcome.found) continue;
+      set_levels(*outcome.found);
       const bool is_new =
           std::ranges::find(result_.found, outcome.found->recipe, &Found::recipe) == result_.found.end();
       if (is_new) result_.found.push_back(std::move(*outcome.found));

@@ -188,7 +188,8 @@ void Launch::take_remembered(const RememberedStart& remembered) {
     return;
   }
   try {
-    estimate_ = fit::make_estimate(fit::with_changes(without_answered_faults(requested_), changes), assumptions_);
+    estimate_ = fit::make_estimate(fit::with_changes(without_answered_faults(requested_), changes), assumptions_,
+                                   fit::FitVerdict::close);
   } catch (const base::Error& error) {
     if (base::class_of(error.code()) != base::ErrorClass::user) throw;
     log_({"catalog", fmt::format("{}, which this build refuses ({} {}): not used", ran, base::code_name(error.code()),
@@ -229,7 +230,7 @@ void Launch::check_lineage(const std::filesystem::path& recipe_file) {
 
 void Launch::prepare() {
   agreement_.together([&] {
-    estimate_ = fit::make_estimate(requested_, assumptions_);
+    estimate_ = fit::make_estimate(requested_, assumptions_, fit::FitVerdict::close);
     requested_signature_ = estimate_->signature;
     start_where_remembered();
     if (!estimate_->fit.may_fit()) fit_by_estimate();
@@ -320,7 +321,7 @@ void Launch::follow_end() {
 
 void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
   const auto estimate = [this](const recipe::Recipe& recipe, const fit::Ceiling& below) {
-    return fit::make_estimate(recipe, assumptions_, below);
+    return fit::make_estimate(recipe, assumptions_, fit::FitVerdict::close, below);
   };
   fit::LadderPath path = fit::walk_ladder(*estimate_, estimate, ceiling);
   note_failure(attempts_, failure.report);
