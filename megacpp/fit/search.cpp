@@ -73,8 +73,8 @@ struct Family {
   }
 
   /// The fastest that was not tried and should fit, also with a compiler's gaps once some option was close; where one
-  /// does fit, also what is close and may be faster. Where none should fit and none was seen to, the smallest, so that
-  /// no estimate is all that speaks against a layout.
+  /// does fit, also what is close and may be faster. Where none should fit and none was seen to, the smallest once,
+  /// beside what is close too, so that no estimate is all that speaks against a layout.
   void choose(const PlanLimits& limits) {
     is_doubtful = false;
     next = fastest_within(close_estimate ? limits.with_gaps : limits.least, fit_estimate);
@@ -83,7 +83,7 @@ struct Family {
       const std::optional<size_t> close = fastest_within(limits.least, close_estimate);
       if (close && (!next || *close < *next)) next = close, is_near = true;
     }
-    if (next || fit_estimate || close_estimate) return;
+    if (next || fit_estimate) return;
     size_t smallest = 0;
     for (size_t i = 1; i < options.size(); ++i)
       if (bytes(i) < bytes(smallest)) smallest = i;

@@ -257,17 +257,43 @@ TEST(SearchTest, WhatIsCloseComesAfterWhatFitsHoweverFastItIs) {
   EXPECT_LT(fastest_close, search.found.front().time.seconds()) << "else nothing is shown";
 }
 
-// Of a space that is not compiled whole too: a layout that is close is tried again with less memory.
+/// A dense model whose activations outweigh its state by far.
+recipe::Recipe wide_recipe(std::vector<std::string> settings) {
+  settings.insert(settings.begin(),
+                  {"model.pattern=E", "model.depth=4", "model.hidden=512", "model.feed_forward.experts=0",
+                   "model.feed_forward.intermediate=2048", "train.precision=bf16"});
+  return test_recipe(settings);
+}
+
+// Of a space that is not compiled whole too: a layout that is close is tried again where it should fit with all gaps.
+// A sequence a chip, so that only more recompute helps: selective is close as well, which would be the last try.
 TEST(SearchTest, ALayoutThatIsCloseIsTriedAgainUntilItFits) {
-  const recipe::Recipe recipe = test_recipe({"model.depth=4", "model.hidden=512", "model.feed_forward.experts=0",
-                                             "model.feed_forward.intermediate=2048", "train.sequence=1024",
-                                             "train.batch=16", "train.precision=bf16"});
+  const recipe::Recipe recipe = wide_recipe({"train.sequence=4096", "train.batch=4"});
   const Found keeping =
       compile_candidate(recipe, {{"layout.data_parallel", "4"}, {"layout.zero", "3"}, {"train.recompute", "none"}},
                         test_assumptions("v6e:2x2"));
   const LayoutSearch search =
-      search_layouts(recipe, test_assumptions("v6e:2x2", keeping.needed()), {.tries = 16, .with_auto = 0});
-  EXPECT_TRUE(search.fits());
+      search_layouts(recipe, test_assumptions("v6e:2x2", keeping.needed()), {.tries = 4, .with_auto = 0});
+  ASSERT_TRUE(search.fits());
+  const Found& first = search.found.front();
+  EXPECT_EQ(first.layout, keeping.layout);
+  EXPECT_EQ(levels_of(first.recipe), (std::set<std::string>{"full"}));
+}
+
+// Close is not fit: beside it the smallest is tried before layouts that should not fit at all.
+TEST(SearchTest, OfALayoutThatIsOnlyCloseTheSmallestIsTried) {
+  const recipe::Recipe recipe = wide_recipe({"train.sequence=1024", "train.batch=2"});
+  const auto needed = [&](const char* batch, const char* micro_steps) {
+    const plan::Changes changes = {
+        {"train.batch", batch}, {"train.micro_steps", micro_steps}, {"train.recompute", "full"}};
+    return compile_candidate(recipe, changes, test_assumptions("v6e:1x1")).needed();
+  };
+  constexpr int64_t kRoom = 10'000'000;
+  const Assumptions assumptions = test_assumptions("v6e:1x1", needed("2", "1") + kRoom);
+  const LayoutSearch search = search_layouts(recipe, assumptions, {.tries = 5, .with_auto = 0});
+  EXPECT_EQ(search.verdict(), FitVerdict::close);
+  EXPECT_EQ(search.left, 1);
+  EXPECT_EQ(least_bytes(search.found), needed("1", "2"));
 }
 
 TEST(SearchTest, ThreadsChangeNothing) {
