@@ -166,8 +166,7 @@ Table facts_table(const PlanReport& r) {
 void add_memory(report::Page& page, const PlanReport& r) {
   const memory::MemoryPlan& plan = r.memory();
   page.heading("Memory of every chip");
-  page.figure(chips_picture(r),
-              "Bytes at the peak by letter against the limit; the chip with the least free memory first.");
+  page.figure(chips_picture(r), "Bytes at the peak by letter against the limit; the chip that is worst off first.");
   page.table(chips_table(r.estimate.fit));
   page.paragraph(correction_text(r));
   page.paragraph(

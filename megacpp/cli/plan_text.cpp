@@ -59,8 +59,7 @@ std::string chips_text(const fit::FitReport& fit, bool has_stages) {
     cells.push_back(free_text(group));
     table.add(std::move(cells));
   }
-  return "Memory of a chip, the one with the least free memory first; chips that are alike are one line.\n" +
-         table.to_text();
+  return "Memory of a chip, the one that is worst off first; chips that are alike are one line.\n" + table.to_text();
 }
 
 std::string snapshot_text(const fit::FitReport& fit) {

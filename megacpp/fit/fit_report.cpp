@@ -212,9 +212,10 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                    .snapshot = hosts.keep_snapshot ? compile::kept_bytes(compiled) : 0};
   add_host_bytes(report, compiled, slice, hosts);
   for (auto& [key, group] : groups) report.groups.push_back(std::move(group));
-  // Chips that share a machine have the same free memory: of these the one that needs most comes first.
+  // A large chip may have more free memory by the least and be close where a small one surely fits. Chips that share a
+  // machine have the same free memory: of these the one that needs most comes first.
   std::ranges::stable_sort(report.groups, std::less<>(), [](const ChipGroup& group) {
-    return std::pair(group.free_bytes().value_or(INT64_MAX), -group.needed());
+    return std::tuple(-static_cast<int>(group.verdict()), group.free_bytes().value_or(INT64_MAX), -group.needed());
   });
   return report;
 }

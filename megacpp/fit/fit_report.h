@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every chip of given hardware needs, the one with the least free memory first. Chips that run the same programs
-// under the same limit are one group, so the report grows with stages and not with chips.
+// What every chip of given hardware needs, the one that is worst off first: by its verdict, then by its free memory.
+// Chips that run the same programs under the same limit are one group, so the report grows with stages and not with
+// chips.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +66,7 @@ struct ChipGroup {
 
 struct FitReport {
   std::string hardware;           // "v6e:16x16"
-  std::vector<ChipGroup> groups;  // least free memory first
+  std::vector<ChipGroup> groups;  // worst verdict first, of one verdict least free memory
   int64_t mean = 0;               // needed bytes over all chips, for a footnote
   size_t samples = 0;             // that the correction was learnt from
   int64_t snapshot = 0;           // of host memory, for checkpoints; machines that share it with their chips count it

@@ -81,6 +81,19 @@ TEST(FitReportTest, OneChipThatIsCloseMakesThePlanClose) {
   EXPECT_TRUE(report.may_fit());
 }
 
+// Chips of the first stage need 100 to 160 bytes, those of the second 60 to 96.
+TEST(FitReportTest, TheChipThatMakesAPlanCloseComesBeforeOneWithLessFreeMemoryThatFits) {
+  hw::Slice slice = four(hw::ChipKind::gpu, 1000);
+  slice.chip.gaps_most = 1.6;
+  const FitReport report = fit_report(two_stages(), slice, {150, 150, 100, 100});
+  ASSERT_EQ(report.groups.size(), 2u);
+  EXPECT_EQ(report.verdict(), FitVerdict::close);
+  EXPECT_EQ(report.worst().verdict(), FitVerdict::close);
+  EXPECT_EQ(report.worst().chip, 0);
+  EXPECT_EQ(report.groups[1].verdict(), FitVerdict::fits);
+  EXPECT_LT(report.groups[1].free_bytes(), report.worst().free_bytes());
+}
+
 TEST(FitReportTest, TheLastByteMayBeUsed) {
   EXPECT_TRUE(fit_report(two_stages(), four(hw::ChipKind::gpu, 100), {}).fits());
   EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::gpu, 99), {}).fits());
