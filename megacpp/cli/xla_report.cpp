@@ -31,8 +31,8 @@ std::optional<Roofline> roofline_of(const XlaCompilation& c) {
   const hw::Chip device = hw::device_of(c.choice.tpu->chip);
   const std::optional<double> peak = device.peak("bf16");
   if (!peak) return std::nullopt;
-  return Roofline{*c.report.flops * c.report.loop_factor / *peak,
-                  *c.report.bytes_accessed * c.report.loop_factor / device.memory_bytes_per_second};
+  return Roofline{*c.report.flops * c.report.loops.factor / *peak,
+                  *c.report.bytes_accessed * c.report.loops.factor / device.memory_bytes_per_second};
 }
 
 /// Part of the chip's memory, where both are known.
@@ -82,14 +82,20 @@ void print_memory(const XlaCompilation& c) {
 
 void print_cost(const XlaCompilation& c) {
   TextTable table({"a chip's step", ">XLA", ">ours", ">XLA/ours"});
-  const double flops = c.report.flops.value_or(0), all = flops * c.report.loop_factor;
-  table.add({"FLOPs", fmt::format("{:.4e}", all), fmt::format("{:.4e}", c.flops), ratio_text(all, c.flops)});
-  const bool has_loops = c.report.loop_factor != 1;
+  const double flops = c.report.flops.value_or(0), all = flops * c.report.loops.factor;
+  const char* const at_least = c.report.loops.at_least ? ">=" : "";
+  table.add({"FLOPs", fmt::format("{}{:.4e}", at_least, all), fmt::format("{:.4e}", c.flops),
+             at_least + ratio_text(all, c.flops)});
+  const bool has_loops = c.report.loops.factor != 1;
   if (has_loops) table.add({"  loops taken once", fmt::format("{:.4e}", flops), "", ""});
   if (c.report.bytes_accessed)
     table.add({has_loops ? "bytes accessed, loops taken once" : "bytes accessed",
                fmt::format("{:.4e}", *c.report.bytes_accessed), "", ""});
   print_out("\n{}", table.to_text());
+  if (c.report.loops.at_least)
+    print_out(
+        ">=: products in a loop whose length only a chip knows count once, so XLA's FLOPs and the time are less than "
+        "what runs\n");
   if (const std::optional<Roofline> roofline = roofline_of(c))
     print_out("at least {:.2f} ms: {:.2f} ms of compute, {:.2f} ms of memory at the chip's own rates\n",
               roofline->seconds() * 1e3, roofline->compute_seconds * 1e3, roofline->memory_seconds * 1e3);
@@ -197,7 +203,8 @@ Json xla_json(const XlaCompilation& c) {
   json["memory_share"] = or_null(share);
   json["fits"] = c.out_of_memory ? Json(false) : share ? Json(*share <= 1) : Json();
   json["flops"] = or_null(c.report.flops);
-  json["loop_factor"] = c.report.loop_factor;
+  json["loop_factor"] = c.report.loops.factor;
+  json["loop_factor_at_least"] = c.report.loops.at_least;
   json["our_flops"] = c.flops;
   json["bytes_accessed"] = or_null(c.report.bytes_accessed);
   json["roofline_seconds"] = roofline ? Json(roofline->seconds()) : Json();

@@ -73,10 +73,15 @@ TEST(XlaReportTest, AStepTakesAtLeastWhatTheChipsRatesAllow) {
   EXPECT_NE(text_of(on_v6e()).find("at least 100.00 ms"), std::string::npos);
   // XLA's cost takes the body of a loop once.
   XlaCompilation loops = on_v6e();
-  loops.report.loop_factor = 2.5;
+  loops.report.loops.factor = 2.5;
   EXPECT_NEAR(xla_json(loops)["roofline_seconds"].get<double>(), 0.25, 1e-6);
   for (const char* expected : {"3.2300e+13", "1.2920e+13", "bytes accessed, loops taken once"})
     EXPECT_NE(text_of(loops).find(expected), std::string::npos) << expected << "\n" << text_of(loops);
+  EXPECT_EQ(text_of(loops).find(">=3"), std::string::npos);
+  loops.report.loops.at_least = true;
+  for (const char* expected : {">=3.2300e+13", "count once"})
+    EXPECT_NE(text_of(loops).find(expected), std::string::npos) << expected << "\n" << text_of(loops);
+  EXPECT_EQ(xla_json(loops)["loop_factor_at_least"], true);
 }
 
 TEST(XlaReportTest, WhatDiffersFromOursIsMarked) {

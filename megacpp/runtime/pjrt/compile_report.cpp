@@ -8,7 +8,6 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/memory/out_of_memory.h"
-#include "megacpp/runtime/pjrt/hlo_runs.h"
 #include "megacpp/runtime/pjrt/program.h"
 #include "megacpp/runtime/pjrt/status.h"
 #include "megacpp/runtime/pjrt/step_module.h"
@@ -34,7 +33,7 @@ void read_back(const CompiledProgram& program, const ir::Mesh& mesh, CompileRepo
   try {
     const HloProgram optimized = read_hlo_program(program.optimized());
     report.collectives = collectives_of(optimized, mesh);
-    report.loop_factor = loop_factor(optimized);
+    report.loops = loop_factor(optimized);
   } catch (const base::Error& error) {
     report.unread = error.problem().where + ": " + error.problem().got;  // the rest of the report stands
   }
@@ -190,7 +189,8 @@ base::Json to_json(const CompileReport& report) {
           {"needed_bytes", json_of(report.needed_bytes())},
           {"flops", json_of(report.flops)},
           {"bytes_accessed", json_of(report.bytes_accessed)},
-          {"loop_factor", report.loop_factor},
+          {"loop_factor", report.loops.factor},
+          {"loop_factor_at_least", report.loops.at_least},
           {"collectives", std::move(collectives)},
           {"unread", report.unread},
           {"out_of_memory", report.out_of_memory},
@@ -210,7 +210,8 @@ CompileReport report_from_json(const base::Json& json) {
   }
   report.flops = base::as_number(member_at(json, "flops"));
   report.bytes_accessed = base::as_number(member_at(json, "bytes_accessed"));
-  report.loop_factor = get(json, "loop_factor", base::as_number);
+  report.loops.factor = get(json, "loop_factor", base::as_number);
+  report.loops.at_least = get(json, "loop_factor_at_least", base::as_flag);
   for (const Json& each : member_at(json, "collectives")) report.collectives.push_back(collective_of(each));
   report.unread = text_at(json, "unread");
   report.out_of_memory = text_at(json, "out_of_memory");

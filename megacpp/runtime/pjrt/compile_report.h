@@ -16,6 +16,7 @@
 #include "megacpp/ir/mesh.h"
 #include "megacpp/runtime/pjrt/compile_options.h"
 #include "megacpp/runtime/pjrt/compiled_program.h"
+#include "megacpp/runtime/pjrt/hlo_runs.h"
 #include "megacpp/runtime/pjrt/named_value.h"
 #include "megacpp/runtime/pjrt/xla_collectives.h"
 
@@ -39,7 +40,7 @@ struct CompileReport {
   std::optional<CompiledMemory> memory;
   std::optional<double> flops;  // XLA's cost: the body of a loop counts once
   std::optional<double> bytes_accessed;
-  double loop_factor = 1;  // how much more is multiplied with loops as often as they run
+  LoopFactor loops;  // how much more is multiplied with loops as often as they run
   std::vector<XlaCollective> collectives;
   std::string unread;         // why the optimized program could not be read; empty: it was
   std::string out_of_memory;  // what the plugin said where the program does not fit; then nothing below `memory_limit`

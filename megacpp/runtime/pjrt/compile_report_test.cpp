@@ -81,7 +81,7 @@ TEST(CompileReportTextTest, AReportSurvivesItsWayAsText) {
   report.memory = CompiledMemory{.code = 1, .argument = 2, .output = 3, .alias = 4, .temp = 5, .peak = 6};
   report.flops = 12.92e12;
   report.bytes_accessed = 3;
-  report.loop_factor = 2.5;
+  report.loops = {.factor = 2.5, .at_least = true};
   report.collectives = {{"all_gather", "data", 16, 100, 24, true, "all-gather.1", "block0.A\n"}};
   report.unread = "why";
   report.out_of_memory = "used 2";
@@ -93,7 +93,8 @@ TEST(CompileReportTextTest, AReportSurvivesItsWayAsText) {
   EXPECT_EQ(base::to_text(to_json(copy)), base::to_text(to_json(report)));
   EXPECT_EQ(copy.memory->temp, 5);
   EXPECT_EQ(copy.flops, report.flops);
-  EXPECT_EQ(copy.loop_factor, 2.5);
+  EXPECT_EQ(copy.loops.factor, 2.5);
+  EXPECT_TRUE(copy.loops.at_least);
   EXPECT_EQ(copy.collectives[0].op_name, "block0.A\n");
   EXPECT_TRUE(copy.collectives[0].at_least);
   const CompileReport empty = copy_of({});

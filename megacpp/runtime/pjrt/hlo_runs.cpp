@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/pjrt/hlo_runs.h"
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -10,8 +9,6 @@
 
 namespace megacpp::runtime::pjrt {
 namespace {
-
-constexpr int64_t kMostRuns = int64_t{1} << 30;
 
 [[noreturn]] void damaged(const HloInstruction& instruction, const std::string& reason) {
   base::raise(base::Code::E3201, {.where = "the compiled program, " + instruction.name,
@@ -62,20 +59,50 @@ class Index {
   }
 
  private:
-  static constexpr size_t kMostParts = 16;          // of a condition
-  static constexpr int64_t kMostTrips = 1'000'000;  // a larger constant is no number of trips
+  static constexpr size_t kMostParts = 16;                 // of a condition
+  static constexpr int64_t kMostTrips = int64_t{1} << 24;  // a larger constant is no number of trips
 
   const HloProgram& program_;
   std::map<int64_t, size_t> at_;
 };
 
-double products_of(const HloProgram& program, Loops loops) {
-  const std::vector<HloRuns> runs = runs_of(program, loops);
+/// How often what an instruction calls runs for each of its own runs.
+struct Trips {
+  int64_t count = 1;
+  bool is_noted = true;  // by the compiler
+  bool is_known = true;  // noted, or a bound in the loop's condition
+};
+
+Trips trips_of(const HloInstruction& instruction, const Index& index, size_t caller) {
+  if (instruction.opcode != "while") return {};
+  if (instruction.trip_count && *instruction.trip_count < 0) damaged(instruction, "it runs less than never");
+  if (instruction.trip_count) return {.count = *instruction.trip_count};
+  const std::optional<int64_t> bound = index.bound(instruction, caller);
+  return {.count = bound.value_or(1), .is_noted = false, .is_known = bound.has_value()};
+}
+
+/// What one caller adds to the runs of what it calls; never more than kMostRuns, and then it says so.
+void add_runs(const HloRuns& caller, const Trips& trips, HloRuns& callee) {
+  const bool is_too_often = trips.count > (kMostRuns - callee.count) / caller.count;
+  callee.count = is_too_often ? kMostRuns : callee.count + trips.count * caller.count;
+  callee.at_least = callee.at_least || caller.at_least || !trips.is_noted || is_too_often;
+  callee.is_short = callee.is_short || caller.is_short || !trips.is_known || is_too_often;
+}
+
+struct Products {
   double flops = 0;
+  bool is_short = false;
+};
+
+Products products_of(const HloProgram& program, Loops loops) {
+  const std::vector<HloRuns> runs = runs_of(program, loops);
+  Products products;
   for (size_t c = 0; c < runs.size(); ++c)
-    for (const HloInstruction& instruction : program.computations[c].instructions)
-      flops += instruction.flops * static_cast<double>(runs[c].count);
-  return flops;
+    for (const HloInstruction& instruction : program.computations[c].instructions) {
+      products.flops += instruction.flops * static_cast<double>(runs[c].count);
+      products.is_short = products.is_short || (instruction.flops > 0 && runs[c].is_short);
+    }
+  return products;
 }
 
 }  // namespace
@@ -89,24 +116,17 @@ std::vector<HloRuns> runs_of(const HloProgram& program, Loops loops) {
     if (runs[c].count == 0) continue;
     for (const HloInstruction& instruction : program.computations[c].instructions) {
       if (only_waits(instruction)) continue;
-      const bool is_loop = instruction.opcode == "while";
-      int64_t trips = 1;
-      if (is_loop && loops == Loops::as_they_run)
-        trips = instruction.trip_count ? *instruction.trip_count : index.bound(instruction, c).value_or(1);
-      if (trips < 0 || trips > kMostRuns / runs[c].count) damaged(instruction, "it runs too often");
-      for (const int64_t id : instruction.called) {
-        HloRuns& callee = runs[index.callee(instruction, id, c)];
-        callee.count = std::min(kMostRuns, callee.count + trips * runs[c].count);
-        callee.at_least = callee.at_least || runs[c].at_least || (is_loop && !instruction.trip_count);
-      }
+      const Trips trips = loops == Loops::once ? Trips{} : trips_of(instruction, index, c);
+      for (const int64_t id : instruction.called) add_runs(runs[c], trips, runs[index.callee(instruction, id, c)]);
     }
   }
   return runs;
 }
 
-double loop_factor(const HloProgram& program) {
-  const double once = products_of(program, Loops::once);
-  return once > 0 ? products_of(program, Loops::as_they_run) / once : 1;
+LoopFactor loop_factor(const HloProgram& program) {
+  const Products once = products_of(program, Loops::once), all = products_of(program, Loops::as_they_run);
+  if (!(once.flops > 0)) return {};
+  return {.factor = all.flops / once.flops, .at_least = all.is_short};
 }
 
 }  // namespace megacpp::runtime::pjrt

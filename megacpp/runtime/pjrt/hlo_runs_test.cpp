@@ -75,7 +75,8 @@ func.func public @main(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> tensor<6
 TEST_F(HloRunsTest, ALoopMultipliesWhatXlaCountsOnce) {
   double flops = 0;
   const HloProgram program = compiled(kLoop, flops);
-  EXPECT_DOUBLE_EQ(loop_factor(program), (1.0 + 9.0) / 2);
+  EXPECT_DOUBLE_EQ(loop_factor(program).factor, (1.0 + 9.0) / 2);
+  EXPECT_FALSE(loop_factor(program).at_least);
   EXPECT_LT(flops, 2.1 * 2 * 64 * 64 * 64);  // which is why the factor is needed
 }
 
@@ -92,7 +93,8 @@ TEST_F(HloRunsTest, TheBoundOfALoopStandsInItsCondition) {
         ++loops;
       }
   ASSERT_EQ(loops, 1);
-  EXPECT_DOUBLE_EQ(loop_factor(program), (1.0 + 9.0) / 2);
+  EXPECT_DOUBLE_EQ(loop_factor(program).factor, (1.0 + 9.0) / 2);
+  EXPECT_FALSE(loop_factor(program).at_least);
   bool at_least = false;
   for (const HloRuns& runs : runs_of(program)) at_least = at_least || runs.at_least;
   EXPECT_TRUE(at_least);
@@ -114,6 +116,49 @@ TEST_F(HloRunsTest, DamagedProductsAreAnErrorOfOurs) {
     }
   }
   EXPECT_GT(refused, 100);
+}
+
+/// A product by itself, and one in a loop whose condition has no constant: its bound is carried.
+HloProgram with_loop(std::optional<int64_t> trips) {
+  const auto product = [](const char* name) {
+    HloInstruction instruction{.name = name, .opcode = "dot"};
+    instruction.flops = 10;
+    return instruction;
+  };
+  HloInstruction loop{.name = "while.1", .opcode = "while"};
+  loop.called = {1, 2};
+  loop.trip_count = trips;
+  HloInstruction condition{.name = "compare.1", .opcode = "compare"};
+  condition.is_less_than = true;
+  return {.name = "with_loop",
+          .entry = 3,
+          .computations = {{.id = 1, .name = "body", .instructions = {product("dot.1")}},
+                           {.id = 2, .name = "condition", .instructions = {condition}},
+                           {.id = 3, .name = "main", .instructions = {product("dot.2"), loop}}}};
+}
+
+TEST(LoopFactorTest, ALoopThatCarriesItsBoundIsTakenOnceAndSaidToBeShort) {
+  const LoopFactor carried = loop_factor(with_loop(std::nullopt));
+  EXPECT_DOUBLE_EQ(carried.factor, 1);
+  EXPECT_TRUE(carried.at_least);
+  const LoopFactor noted = loop_factor(with_loop(7));
+  EXPECT_DOUBLE_EQ(noted.factor, (1.0 + 7.0) / 2);
+  EXPECT_FALSE(noted.at_least);
+}
+
+TEST(LoopFactorTest, ALoopWithoutProductsSaysNothingOfThem) {
+  HloProgram program = with_loop(std::nullopt);
+  program.computations[0].instructions[0].flops = 0;
+  EXPECT_FALSE(loop_factor(program).at_least);
+}
+
+// A million tokens have millions of pairs of blocks, times blocks, times micro-steps.
+TEST(LoopFactorTest, WhatRunsTooOftenToBeCountedIsNoDamage) {
+  const HloProgram program = with_loop(2 * kMostRuns);
+  EXPECT_EQ(runs_of(program)[0].count, kMostRuns);
+  EXPECT_TRUE(runs_of(program)[0].at_least);
+  EXPECT_TRUE(loop_factor(program).at_least);
+  EXPECT_THROW(runs_of(with_loop(-1)), base::Error);
 }
 
 TEST(HloProductTest, MeetingsAreCountedAsOneByOne) {

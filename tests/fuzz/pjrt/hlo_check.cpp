@@ -15,7 +15,7 @@ namespace pjrt = runtime::pjrt;
 void read_hlo(const std::string& code, const std::string& format) {
   const pjrt::HloProgram program = pjrt::read_hlo_program({.format = format, .code = code});
   for (const pjrt::HloRuns& runs : pjrt::runs_of(program)) require(runs.count >= 0, "runs are counted");
-  require(pjrt::loop_factor(program) >= 0, "a factor is a number");
+  require(pjrt::loop_factor(program).factor >= 0, "a factor is a number");
   static const ir::Mesh kMesh({{"data", 2}, {"expert", 1}, {"model", 4}});
   for (const pjrt::XlaCollective& each : pjrt::collectives_of(program, kMesh))
     require(each.bytes >= 0 && each.parts > 1 && each.parts <= kMesh.chips(), "a collective moves bytes between chips");
