@@ -13,9 +13,13 @@ base::Decision runs_on_tpu(const schedule::Target& kernels, std::string_view op,
   return kernels.runs(op, view);
 }
 
-int64_t bytes_of_loop(std::string_view op, const ops::NodeView& view) {
+int64_t bytes_of_temporaries(const hw::Chip& device, std::string_view op, const ops::NodeView& view) {
   const ops::OpDef& def = ops::op_def(op);
-  return def.temporary_bytes ? def.temporary_bytes(view) : 0;
+  int64_t bytes = 0;
+  if (def.temporaries)
+    for (const ir::TensorType& type : def.temporaries(view))
+      bytes += hw::value_bytes(device, ir::dtype_name(type.dtype), type.shape);
+  return bytes;
 }
 
 }  // namespace
@@ -28,7 +32,9 @@ schedule::Target hardware_target(const hw::Chip& device, const schedule::Target&
                           .places_itself = true};
   if (device.kind == hw::ChipKind::tpu) {
     target.runs = [kernels](std::string_view op, const ops::NodeView& view) { return runs_on_tpu(kernels, op, view); };
-    target.workspace_bytes = bytes_of_loop;
+    target.workspace_bytes = [device](std::string_view op, const ops::NodeView& view) {
+      return bytes_of_temporaries(device, op, view);
+    };
     target.compiles_loops = true;
   }
   if (device.tiling.exists()) {

@@ -15,10 +15,10 @@ schedule::Target target_for(const char* chip) {
 }
 
 /// A node of attention over so many tokens, as a plan for the chip has it.
-ir::Graph planned_attention(const schedule::Target& target, int64_t tokens) {
+ir::Graph planned_attention(const schedule::Target& target, int64_t tokens, int64_t head_dim = 64) {
   ir::Graph graph("attention");
   ops::Builder builder(graph);
-  const ir::ValueId x = builder.input("x", {ir::DType::bf16, {1, tokens, 2, 64}}, ir::Role::batch);
+  const ir::ValueId x = builder.input("x", {ir::DType::bf16, {1, tokens, 2, head_dim}}, ir::Role::batch);
   const std::vector<ir::ValueId> results =
       builder.node("attention", {x, x, x}, {{"causal", int64_t{1}}, {"scale", 0.125}});
   graph.add_output({.name = "y", .value = results[0]});
@@ -38,6 +38,16 @@ TEST(HardwareTargetTest, LongAttentionOfATpuIsTheLoopThatXlaGets) {
   EXPECT_GT(workspace(target, longer), 2 * 512 * 512 * 4) << "scores of a pair of blocks";
   EXPECT_EQ(shorter.nodes()[1].op, "attention");
   EXPECT_EQ(workspace(target, shorter), 0);
+}
+
+// Heads of 12 elements: sums of queries are f32[1,2,512,12], whose rows of 512 come in tiles of 8, so that 16 are
+// stored for 12.
+TEST(HardwareTargetTest, TemporariesHaveThePaddingOfTiles) {
+  const schedule::Target target = target_for("v6e");
+  const int64_t sums = 2 * 512 * 4, blocks = 32768 / 512;
+  const int64_t rest = 2 * 512 * 512 * (4 + 2) + 2 * blocks * blocks * 4;
+  EXPECT_EQ(workspace(target, planned_attention(target, 32768, 16)), rest + 2 * sums * 16);
+  EXPECT_EQ(workspace(target, planned_attention(target, 32768, 12)), rest + 2 * sums * 16);
 }
 
 TEST(HardwareTargetTest, GpusHaveKernelsForAttention) {

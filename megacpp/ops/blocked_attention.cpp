@@ -21,20 +21,28 @@ struct LoopSizes {
   AttentionDims z;
   int64_t block;
   AttentionBlockTable table;
-  int64_t element_bytes;
+  ir::DType dtype;
 
   LoopSizes(const NodeView& view, int64_t block_size)
       : z(view.operands[0], view.operands[1]),
         block(block_size),
         table(z.s, z.t, block, AttentionMask::from(view.attrs), PlacedRuns::from(view.attrs)),
-        element_bytes(ir::dtype_bytes(view.operands[0].dtype)) {}
+        dtype(view.operands[0].dtype) {}
   explicit LoopSizes(const NodeView& view) : LoopSizes(view, attention_block(view.attrs)) {}
 
+  int64_t element_bytes() const { return ir::dtype_bytes(dtype); }
   int64_t scores() const { return z.b * z.heads * block * block; }  // of a pair of blocks
   int64_t queries() const { return z.b * block * z.heads * z.d; }   // elements of a block
   int64_t keys() const { return z.b * block * z.kv_heads * z.d; }   // likewise
-  int64_t all_keys() const { return keys() * table.key_blocks(); }  // with those that fill the last block
-  bool fills_queries() const { return z.s % block != 0; }           // the last block, with zeros
+
+  // As products leave them: the queries of a key head are rows.
+  ir::TensorType scores_in(ir::DType type) const { return {type, {z.b, z.kv_heads, block * z.group, block}}; }
+  ir::TensorType query_sums() const { return {ir::DType::f32, {z.b, z.kv_heads, block * z.group, z.d}}; }
+  /// Of all keys, those that fill the last block too.
+  ir::TensorType key_sums() const { return {ir::DType::f32, {z.b, z.kv_heads, table.key_blocks() * block, z.d}}; }
+  ir::TensorType all_queries() const { return {dtype, {z.b, table.query_blocks() * block, z.heads, z.d}}; }
+  ir::TensorType all_keys() const { return {dtype, {z.b, table.key_blocks() * block, z.kv_heads, z.d}}; }
+  bool fills_queries() const { return z.s % block != 0; }  // the last block, with zeros
   bool fills_keys() const { return z.t % block != 0; }
 };
 
@@ -53,36 +61,47 @@ Cost cost_of(const LoopSizes& sizes, double flops_per_product, int64_t bytes_per
 Cost forward_cost(const NodeView& view) {
   const LoopSizes sizes(view);
   return cost_of(sizes, 4,
-                 2 * (sizes.queries() + sizes.keys()) * sizes.element_bytes + 2 * sizes.queries() * kSumBytes);
+                 2 * (sizes.queries() + sizes.keys()) * sizes.element_bytes() + 2 * sizes.queries() * kSumBytes);
 }
 
 // Each pair reads q, k, v and dout, stores dq, and reads and writes the sums of dq, dk and dv.
 Cost backward_cost(const NodeView& view) {
   const LoopSizes sizes(view);
   return cost_of(sizes, 10,
-                 (3 * sizes.queries() + 2 * sizes.keys()) * sizes.element_bytes +
+                 (3 * sizes.queries() + 2 * sizes.keys()) * sizes.element_bytes() +
                      (2 * sizes.queries() + 4 * sizes.keys()) * kSumBytes);
 }
 
-int64_t filled_copies(const LoopSizes& sizes, int64_t of_queries, int64_t of_keys) {
-  const int64_t queries = sizes.fills_queries() ? of_queries * sizes.queries() * sizes.table.query_blocks() : 0;
-  const int64_t keys = sizes.fills_keys() ? of_keys * sizes.all_keys() : 0;
-  return (queries + keys) * sizes.element_bytes;
+void add(Types& types, size_t count, const ir::TensorType& type) { types.insert(types.end(), count, type); }
+
+// The list of pairs, before and behind its sort; operands and results that are longer by what fills their last block.
+Types whole_temporaries(const LoopSizes& sizes, size_t of_queries, size_t of_keys) {
+  Types types;
+  add(types, 2, {ir::DType::i32, {sizes.table.query_blocks() * sizes.table.key_blocks()}});
+  if (sizes.fills_queries()) add(types, of_queries, sizes.all_queries());
+  if (sizes.fills_keys()) add(types, of_keys, sizes.all_keys());
+  return types;
 }
 
-// Scores in f32 and the weights that products read, of one pair; the sums of its queries before and after it; operands
-// and results that are longer by what fills their last block.
-int64_t forward_bytes(const NodeView& view) {
+// Scores in f32 and the weights that products read, of one pair; the sums of its queries before and after it.
+Types forward_temporaries(const NodeView& view) {
   const LoopSizes sizes(view);
-  return sizes.scores() * (kSumBytes + sizes.element_bytes) + 2 * sizes.queries() * kSumBytes +
-         filled_copies(sizes, 2, 2);
+  Types types = whole_temporaries(sizes, 2, 2);
+  add(types, 1, sizes.scores_in(ir::DType::f32));
+  add(types, 1, sizes.scores_in(sizes.dtype));
+  add(types, 2, sizes.query_sums());
+  return types;
 }
 
-// Scores and their gradient, in f32 and as products read them; and dk and dv of all keys in f32.
-int64_t backward_bytes(const NodeView& view) {
+// Scores and their gradient, in f32 and as products read them; sums as forward; and dk and dv of all keys in f32.
+Types backward_temporaries(const NodeView& view) {
   const LoopSizes sizes(view);
-  return 2 * sizes.scores() * (kSumBytes + sizes.element_bytes) + 2 * sizes.queries() * kSumBytes +
-         2 * sizes.all_keys() * kSumBytes + filled_copies(sizes, 3, 2);
+  Types types = whole_temporaries(sizes, 3, 2);
+  add(types, 2, sizes.scores_in(ir::DType::f32));
+  add(types, 2, sizes.scores_in(sizes.dtype));
+  add(types, 2, sizes.query_sums());
+  add(types, 2, sizes.key_sums());
+  return types;
 }
 
 // ---- Samples: those of attention in blocks, the last one often not full, and masks at random ----
@@ -148,7 +167,7 @@ bool takes_blocks(const NodeView& view) {
 OpDef blocked_attention_def() {
   OpDef def = looped_form(attention_def(), "blocked_attention");
   def.cost = forward_cost;
-  def.temporary_bytes = forward_bytes;
+  def.temporaries = forward_temporaries;
   def.stablehlo = write_blocked_attention;
   return def;
 }
@@ -156,7 +175,7 @@ OpDef blocked_attention_def() {
 OpDef blocked_attention_grad_def() {
   OpDef def = looped_form(attention_grad_def(), "blocked_attention_grad");
   def.cost = backward_cost;
-  def.temporary_bytes = backward_bytes;
+  def.temporaries = backward_temporaries;
   def.stablehlo = write_blocked_attention_grad;
   return def;
 }

@@ -154,14 +154,23 @@ TEST(BlockedAttentionTest, NeitherTextNorScoresGrowWithTheSequence) {
 TEST(BlockedAttentionTest, TemporariesAreThoseOfABlockAndTheSumsOfKeys) {
   const auto bytes = [](const char* name, int64_t tokens) {
     const LoneAttention node(name, tokens, kPlainCausal);
-    return node.op.temporary_bytes(node.view());
+    int64_t sum = 0;
+    for (const ir::TensorType& type : node.op.temporaries(node.view())) sum += type.bytes();
+    return sum;
+  };
+  const auto lists = [](int64_t tokens) {  // of pairs: i32 before and behind the sort
+    const int64_t blocks = tokens / kAttentionBlock;
+    return 2 * blocks * blocks * 4;
   };
   constexpr int64_t kScores = kHeads * kAttentionBlock * kAttentionBlock, kRows = kAttentionBlock * kHeads * kWidth;
-  EXPECT_EQ(bytes("blocked_attention", 32768), kScores * (4 + 2) + 2 * kRows * 4);
-  EXPECT_EQ(bytes("blocked_attention", 131072), bytes("blocked_attention", 32768));
-  EXPECT_GT(bytes("blocked_attention", 32769), bytes("blocked_attention", 32768)) << "copies with full blocks";
+  EXPECT_EQ(bytes("blocked_attention", 32768), kScores * (4 + 2) + 2 * kRows * 4 + lists(32768));
+  EXPECT_EQ(bytes("blocked_attention", 131072) - bytes("blocked_attention", 32768), lists(131072) - lists(32768));
+  constexpr int64_t kFilled = 33280;  // 65 blocks
+  EXPECT_EQ(bytes("blocked_attention", kFilled - 1) - bytes("blocked_attention", kFilled),
+            2 * kFilled * (kHeads + kKeyHeads) * kWidth * 2)
+      << "copies of q, out, k and v with full blocks";
   EXPECT_EQ(bytes("blocked_attention_grad", 131072) - bytes("blocked_attention_grad", 32768),
-            2 * (131072 - 32768) * kKeyHeads * kWidth * 4);
+            2 * (131072 - 32768) * kKeyHeads * kWidth * 4 + lists(131072) - lists(32768));
 }
 
 TEST(BlockedAttentionTest, IsTakenForLongSequencesAndForMasksThatLeaveOutMuch) {
