@@ -2,7 +2,8 @@
 // What the compiler must know of a chip that is not here: the layout of tensors in its memory. Which ops stay whole is
 // taken from `kernels`, a backend of ours; its scratch memory is left out, since that hardware has kernels of its own.
 // Nor are buffers placed: another compiler will do it, so a plan counts what is alive. TPUs have no kernels but what
-// XLA makes: composites that XLA gets as loops are loops in the plan, with the temporaries that their rule says.
+// XLA makes: composites that XLA gets as loops are loops in the plan, with the temporaries that their rule says, and so
+// have those that it gets unrolled.
 #pragma once
 
 #include "megacpp/hw/chip.h"

@@ -297,6 +297,7 @@ OpDef attention_def() {
       .decompose = decompose_attention,
       .partition = partition_attention,
       .looped = [](const NodeView& view) { return if_blocked(view, "blocked_attention"); },
+      .temporaries = attention_temporaries,
       .samples = [] { return samples_from([](const TensorType& q, const TensorType& k) {
                         return Types{q, k, k};
                       }); }};
@@ -318,6 +319,7 @@ OpDef attention_grad_def() {
           .decompose = decompose_attention_grad,
           .partition = partition_attention_grad,
           .looped = [](const NodeView& view) { return if_blocked(view, "blocked_attention_grad"); },
+          .temporaries = attention_grad_temporaries,
           .samples =
               [] {
                 return samples_from(

@@ -63,6 +63,24 @@ struct Scores {
   ValueId masked;   // f32[b,K,s,g,t]: scaled scores, kHiddenScore where not visible
 };
 
+// Of the block with the most scores, as products leave them: the queries of a key head are rows.
+struct LargestBlock {
+  AttentionDims z;
+  DType dtype;
+  int64_t rows = 0, keys = 0;
+
+  explicit LargestBlock(const NodeView& view) : z(view.operands[0], view.operands[1]), dtype(view.operands[0].dtype) {
+    for (const QueryBlock& block : query_blocks(z, AttentionMask::from(view.attrs), view.attrs.flag("placed"))) {
+      const int64_t seen = block.keys.end - block.keys.begin;
+      if (block.size * z.group * seen > rows * keys) rows = block.size * z.group, keys = seen;
+    }
+  }
+
+  TensorType scores_in(DType type) const { return {type, {z.b, z.kv_heads, rows, keys}}; }
+  TensorType query_rows() const { return {DType::f32, {z.b, z.kv_heads, rows, z.d}}; }
+  TensorType key_sums() const { return {DType::f32, {z.b, z.kv_heads, z.t, z.d}}; }
+};
+
 // What all blocks read, and what one block of queries and its keys are.
 class Blocks {
  public:
@@ -190,6 +208,19 @@ std::vector<QueryBlock> query_blocks(const AttentionDims& z, const AttentionMask
     blocks.push_back(block);
   }
   return blocks;
+}
+
+// Scores in f32 and the weights that products read; rows before they are divided.
+Types attention_temporaries(const NodeView& view) {
+  const LargestBlock block(view);
+  return {block.scores_in(DType::f32), block.scores_in(block.dtype), block.query_rows()};
+}
+
+// Scores and their gradient, in f32 and as products read them; dq of the block; dk and dv, so far and of the block.
+Types attention_grad_temporaries(const NodeView& view) {
+  const LargestBlock block(view);
+  const TensorType wide = block.scores_in(DType::f32), narrow = block.scores_in(block.dtype), sums = block.key_sums();
+  return {wide, wide, narrow, narrow, block.query_rows(), sums, sums, sums, sums};
 }
 
 std::vector<ValueId> decompose_attention(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {

@@ -8,6 +8,7 @@
 
 #include "megacpp/ops/attention_mask.h"
 #include "megacpp/ops/builder.h"
+#include "megacpp/ops/op_def.h"
 
 namespace megacpp::ops {
 
@@ -39,6 +40,11 @@ struct QueryBlock {
 };
 /// All queries in order. `placed` queries may see any key.
 std::vector<QueryBlock> query_blocks(const AttentionDims& z, const AttentionMask& mask, bool placed);
+
+/// What the block with the most scores holds beside operands and results of `attention`; of `attention_grad`, with the
+/// sums of dk and dv. Rules: a compiler decides what it keeps.
+Types attention_temporaries(const NodeView& view);
+Types attention_grad_temporaries(const NodeView& view);
 
 /// q, k, v and what describes tokens (attention_mask.h) -> out, lse
 std::vector<ValueId> decompose_attention(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "megacpp/ops/evaluator.h"
@@ -76,6 +77,30 @@ TEST(AttentionDecomposeTest, SeveralBlocksEqualTheReference) {
     expect_decomposition_equals_reference("attention", {q, k, k}, attrs);
     expect_decomposition_equals_reference("attention_grad", {q, k, k, q, lse, q}, attrs);
   }
+}
+
+// Of all tensors of the decomposition the scores of one block are the largest.
+TEST(AttentionDecomposeTest, TemporariesHaveTheScoresOfTheLargestBlock) {
+  const ir::TensorType q{ir::DType::bf16, {1, kLength, 2, 4}}, k{ir::DType::bf16, {1, kLength, 1, 4}};
+  const ir::TensorType lse{ir::DType::f32, {1, 2, kLength}};
+  for (const ir::Attrs& attrs : {kCausalMask, kWindow, kSparse})
+    for (const char* name : {"attention", "attention_grad"}) {
+      const OpDef& op = op_def(name);
+      const Types types = op.name == "attention" ? Types{q, k, k} : Types{q, k, k, q, lse, q};
+      ir::Graph graph("long");
+      Builder builder(graph);
+      std::vector<ValueId> ids;
+      for (const ir::TensorType& type : types)
+        ids.push_back(builder.input("x" + std::to_string(ids.size()), type, ir::Role::activation));
+      op.decompose(builder, ids, attrs);
+      int64_t largest = 0;
+      for (const ir::Node& node : graph.nodes())
+        for (const ir::TensorType& type : graph.result_types(node)) largest = std::max(largest, type.elements());
+      const Types results = op.infer(types, attrs);
+      const Types temporaries = op.temporaries({types, results, attrs});
+      EXPECT_EQ(temporaries[0].elements(), largest) << name;
+      EXPECT_EQ(temporaries[0].dtype, ir::DType::f32);
+    }
 }
 
 }  // namespace

@@ -244,8 +244,8 @@ struct OpDef {
   /// Composites: the op that computes the same as a loop, from the same operands and attributes, where that is better
   /// for a compiler than the decomposition; "": the decomposition is. Empty for ops without such a form.
   std::function<std::string_view(const NodeView&)> looped = {};
-  /// Looped forms: what such a program holds beside operands and results, as tensors, which a plan pads like others. A
-  /// rule: the compiler decides.
+  /// Looped forms, and ops that have one: what a program that a compiler makes of the loop, or of the decomposition,
+  /// holds beside operands and results, as tensors, which a plan pads like others. A rule: the compiler decides.
   std::function<Types(const NodeView&)> temporaries = {};
 
   std::function<std::vector<Sample>()> samples;
