@@ -76,7 +76,8 @@ TEST(GrowTest, WithRecomputeLeftToPlanningTheLargestBatchIsThatOfAScanWithAllOfI
   const int64_t limit =
       compile_candidate(full, {{"train.batch", "24"}}, test_assumptions("v6e:2x2")).fit.worst().most_needed();
   const Assumptions assumptions = test_assumptions("v6e:2x2", limit);
-  ASSERT_EQ(compile_candidate(recipe, {{"train.recompute", "none"}}, assumptions).fit.verdict(), FitVerdict::close)
+  const plan::Changes keeping = {{"train.batch", "12"}, {"train.recompute", "none"}};
+  ASSERT_EQ(compile_candidate(recipe, keeping, assumptions).fit.verdict(), FitVerdict::close)
       << "else nothing is shown";
   const Growth growth = grow(recipe, Grown::batch, assumptions);
   EXPECT_EQ(growth.verdict(), FitVerdict::fits);
