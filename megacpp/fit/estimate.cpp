@@ -58,6 +58,15 @@ AutoRecompute::Need need_of(const Estimate& estimate, const Ceiling& ceiling) {
   return may_fit(estimate, ceiling) ? AutoRecompute::Need::gaps : AutoRecompute::Need::ceiling;
 }
 
+/// Nothing where kernels of ours are assumed.
+std::optional<XlaForms> xla_forms(const Assumptions& assumptions, hw::ChipKind kind) {
+  if (kind != hw::ChipKind::tpu && !assumptions.compiled_by_xla) return std::nullopt;
+  const bool divides = assumptions.lane.placement == "xla";
+  const bool is_program_of_one_chip = !divides || assumptions.slice.devices() == 1;
+  return XlaForms{.has_calls = kind == hw::ChipKind::gpu && assumptions.fused_attention && is_program_of_one_chip,
+                  .has_loops = !divides};
+}
+
 }  // namespace
 
 double Estimate::step_seconds() const {
@@ -95,7 +104,8 @@ plan::Changes filling_changes(const recipe::Recipe& recipe, int64_t devices) {
 schedule::Target target_on(const Assumptions& assumptions) {
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
   const bool is_own = device.kind == hw::ChipKind::host || assumptions.kernels_run_there;
-  return is_own ? assumptions.kernels : hardware_target(device, assumptions.kernels);
+  if (is_own) return assumptions.kernels;
+  return hardware_target(device, assumptions.kernels, xla_forms(assumptions, device.kind));
 }
 
 bool may_fit(const Estimate& estimate, const Ceiling& ceiling) {

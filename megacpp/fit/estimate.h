@@ -47,6 +47,7 @@ struct Assumptions {
   schedule::Target kernels;                 // of a backend of ours: which ops stay whole
   Lane lane = {};                           // whose samples correct it
   bool compiled_by_xla = false;             // by the lane's backend: what chip files say of compiled steps holds
+  bool fused_attention = true;              // XLA on GPUs calls cuDNN's kernels where they take it (xla.attention)
   bool kernels_run_there = false;           // on chips of any kind: what is compiled for `kernels` is what runs
   recipe::FindUnsupported cannot_run = {};  // by the lane's backend; empty: it runs everything
   std::vector<std::string> features = {};   // of the backend's settings, for signatures

@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the compiler must know of a chip that is not here: the layout of tensors in its memory. Which ops stay whole is
 // taken from `kernels`, a backend of ours; its scratch memory is left out, since that hardware has kernels of its own.
-// Nor are buffers placed: another compiler will do it, so a plan counts what is alive. TPUs have no kernels but what
-// XLA makes: composites that XLA gets as loops are loops in the plan, with the temporaries that their rule says, and so
-// have those that it gets unrolled.
+// Nor are buffers placed: another compiler will do it, so a plan counts what is alive. Where XLA is that compiler, on
+// all TPUs and on GPUs without kernels of ours, there are no kernels but what it makes and calls: composites that it
+// gets as loops are loops in the plan, with the temporaries that their rule says, and so have those that it gets
+// unrolled.
 #pragma once
+
+#include <optional>
 
 #include "megacpp/hw/chip.h"
 #include "megacpp/schedule/target.h"
 
 namespace megacpp::fit {
 
-/// `device` as the mesh sees it (hw::device_of).
-schedule::Target hardware_target(const hw::Chip& device, const schedule::Target& kernels);
+/// What XLA is given where it compiles for a device, as the backend's own target says it for one that is here.
+struct XlaForms {
+  bool has_calls = false;  // of the device's libraries, for composites that they take (emit/custom_call.h)
+  bool has_loops = true;   // not where XLA divides programs among chips itself (xla.placement: xla)
+};
+
+/// `device` as the mesh sees it (hw::device_of). Without `xla` every composite has a kernel.
+schedule::Target hardware_target(const hw::Chip& device, const schedule::Target& kernels,
+                                 const std::optional<XlaForms>& xla);
 
 }  // namespace megacpp::fit

@@ -30,6 +30,7 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
                                .kernels = runtime::estimate_target(backend, recipe, mesh),
                                .lane = {},
                                .compiled_by_xla = backend.emits_stablehlo,
+                               .fused_attention = recipe.xla.attention == "fused",
                                .kernels_run_there = backend.estimates_with.empty(),
                                .cannot_run = backend.cannot_run,
                                .features = named.features ? named.features(recipe) : std::vector<std::string>(),

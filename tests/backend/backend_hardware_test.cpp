@@ -187,6 +187,20 @@ TEST(BackendHardwareTest, APlanGoesByTheRatesOfItsLane) {
   EXPECT_EQ(reached_by("cuda"), h200.reached_by.at("cuda").traffic);
 }
 
+// Without a call of cuDNN's kernel attention holds scores, which a plan on a GPU counts.
+TEST(BackendHardwareTest, APlanHasTheAttentionThatTheRecipeAsksXlaFor) {
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  const auto needed = [&](const char* attention) {
+    const recipe::Recipe recipe =
+        test_recipe({"backend=xla", "train.precision=bf16", "train.sequence=1024", "model.pattern=A", "model.depth=1",
+                     std::string("xla.attention=") + attention});
+    const fit::Assumptions assumptions =
+        launch::assumptions_for(recipe, {.slice = hw::parse_target("h200:1")}, none, runtime::mesh_here(recipe, 1));
+    return fit::make_estimate(recipe, assumptions).fit.worst().needed();
+  };
+  EXPECT_GT(needed("blocked"), needed("fused"));
+}
+
 // What XLA places itself has no offsets in a plan; our own kernels on the same chip run the plan itself.
 TEST(BackendHardwareTest, APlanForOurOwnKernelsOnAGpuIsWhatRuns) {
   launch::UsersCatalog none({.none = true}, catalog::Access::read);
