@@ -3,8 +3,10 @@
 // same tokens, in order, unless `placed`: then each side is any run of a sequence, with its positions in time.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ops/attention_block_table.h"
 #include "megacpp/ops/attention_decompose.h"
 #include "megacpp/ops/attention_mask.h"
 #include "megacpp/ops/attention_ring.h"
@@ -92,7 +94,8 @@ Cotangents attention_cotangents(const GradArgs& args) {
 Cost attention_cost(const NodeView& view, double flops_per_product) {
   const AttentionDims z(view.operands[0], view.operands[1]);
   const AttentionMask mask = AttentionMask::from(view.attrs);
-  const int64_t pairs = view.attrs.flag("placed") ? mask.expected_pairs(z.s, z.t) : mask.visible_pairs(z.s, z.t);
+  const std::optional<PlacedRuns> placed = PlacedRuns::from(view.attrs);
+  const int64_t pairs = placed ? placed->visible_pairs(mask, z.s, z.t) : mask.visible_pairs(z.s, z.t);
   const double scores = static_cast<double>(pairs) * static_cast<double>(z.b * z.heads);
   return {.flops = flops_per_product * scores * static_cast<double>(z.d), .exponentials = scores};
 }

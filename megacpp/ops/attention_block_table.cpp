@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/ops/attention_block_table.h"
 
-#include <algorithm>
-
 namespace megacpp::ops {
 namespace {
 
@@ -12,7 +10,28 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 std::optional<PlacedRuns> PlacedRuns::from(const ir::Attrs& attrs) {
   if (!attrs.flag("placed")) return std::nullopt;
-  return PlacedRuns{attrs.integer("sequence", 0), attrs.integer("runs", 1)};
+  PlacedRuns runs{.sequence = attrs.integer("sequence", 0), .ring_steps = attrs.integer("runs", 1)};
+  if (attrs.has("apart")) runs.apart = attrs.integer("apart", 0);
+  return runs;
+}
+
+int64_t PlacedRuns::most_of_chips(int64_t queries, int64_t keys,
+                                  const std::function<int64_t(int64_t, int64_t)>& pairs) const {
+  const int64_t ring = chips(keys);
+  int64_t most = 0;
+  for (int64_t chip = 0; chip < ring; ++chip)
+    most = std::max(most, pairs(chip * queries, (chip - *apart + ring) % ring * keys));
+  return most;
+}
+
+int64_t PlacedRuns::visible_pairs(const AttentionMask& mask, int64_t queries, int64_t keys) const {
+  if (sequence == 0) return mask.expected_pairs(queries, keys);
+  if (apart)
+    return most_of_chips(queries, keys, [&](int64_t first_query, int64_t first_key) {
+      return mask.visible_pairs({first_query, first_query + queries}, {first_key, first_key + keys});
+    });
+  const int64_t share = ceil_div(mask.visible_pairs(sequence, sequence), chips(keys) * ring_steps);
+  return std::min(queries * keys, share);
 }
 
 AttentionBlockTable::AttentionBlockTable(int64_t queries, int64_t keys, int64_t block, const AttentionMask& mask,
@@ -25,14 +44,16 @@ AttentionBlockTable::AttentionBlockTable(int64_t queries, int64_t keys, int64_t 
       mask_(mask),
       placed_(placed) {}
 
-int64_t AttentionBlockTable::blocks_before(int64_t position) const {
-  return std::clamp<int64_t>(ceil_div(position, block_), 0, key_blocks_);
-}
-
-std::array<KeyRange, 2> AttentionBlockTable::seen(int64_t query_block) const {
-  const int64_t low = query_block * block_, high = std::min(queries_, low + block_) - 1;
-  const auto block_of = [this](int64_t position) {  // from which on blocks hold that position or later ones
-    return position >= keys_ ? key_blocks_ : std::max<int64_t>(0, position) / block_;
+// In positions from the first key on.
+std::array<KeyRange, 2> AttentionBlockTable::seen(int64_t query_block, Starts starts) const {
+  const int64_t low = starts.query + query_block * block_;
+  const int64_t high = std::min(starts.query + queries_, low + block_) - 1;
+  const auto block_of = [&](int64_t position) {  // from which on blocks hold that position or later ones
+    const int64_t place = position - starts.key;
+    return place >= keys_ ? key_blocks_ : std::max<int64_t>(0, place) / block_;
+  };
+  const auto blocks_before = [&](int64_t position) {  // that hold any of the positions before it
+    return std::clamp<int64_t>(ceil_div(position - starts.key, block_), 0, key_blocks_);
   };
   KeyRange band{0, key_blocks_};
   if (mask_.causal) band.end = blocks_before(high + 1);
@@ -48,22 +69,33 @@ std::array<KeyRange, 2> AttentionBlockTable::seen(int64_t query_block) const {
   return {intersect(band, global), intersect(band, local)};
 }
 
-int64_t AttentionBlockTable::counted_pairs() const {
+int64_t AttentionBlockTable::counted_pairs(Starts starts) const {
   int64_t pairs = 0;
   for (int64_t block = 0; block < query_blocks_; ++block)
-    for (const KeyRange& range : seen(block)) pairs += range.end - range.begin;
+    for (const KeyRange& range : seen(block, starts)) pairs += range.end - range.begin;
   return pairs;
 }
 
-// Chips share what the whole sequence sees, each over the runs that it meets. Else as AttentionMask::expected_pairs: a
-// causal query sees half of the keys, and never more than its window or its sparse
+int64_t AttentionBlockTable::placed_pairs() const {
+  if (placed_->sequence == 0) return expected_pairs();
+  if (!placed_->apart) return shared_pairs();
+  return placed_->most_of_chips(queries_, keys_, [this](int64_t first_query, int64_t first_key) {
+    return counted_pairs({first_query, first_key});
+  });
+}
+
+// Chips share what the whole sequence sees, each over the runs that it meets. A chip's early and late run stand one
+// behind the other: where they do not fill blocks, the sequence is taken as long as if they did.
+int64_t AttentionBlockTable::shared_pairs() const {
+  const int64_t chips = placed_->chips(keys_), run = ceil_div(ceil_div(keys_, 2), block_) * block_;
+  const AttentionBlockTable whole(2 * chips * run, 2 * chips * run, block_, mask_);
+  return std::min(query_blocks_ * key_blocks_, ceil_div(whole.pairs(), chips * placed_->ring_steps));
+}
+
+// As AttentionMask::expected_pairs: a causal query sees half of the keys, and never more than its window or its sparse
 // blocks reach; a reach that begins anywhere touches one block more than it fills.
 int64_t AttentionBlockTable::expected_pairs() const {
   const int64_t all = query_blocks_ * key_blocks_;
-  if (placed_->sequence > 0) {
-    const AttentionBlockTable whole(placed_->sequence, placed_->sequence, block_, mask_);
-    return std::min(all, ceil_div(whole.pairs() * queries_, placed_->sequence * placed_->met));
-  }
   int64_t pairs = mask_.causal ? ceil_div(all, 2) : all;
   const auto at_most = [&](int64_t key_blocks) { pairs = std::min(pairs, query_blocks_ * key_blocks); };
   if (mask_.causal && mask_.window > 0) at_most(ceil_div(mask_.window - 1, block_) + 1);

@@ -102,12 +102,55 @@ TEST(AttentionBlockTableTest, OfPlacedTokensTheNumberIsExpected) {
 
 // 16 chips that meet the runs of all.
 TEST(AttentionBlockTableTest, RunsOfARingShareWhatTheSequenceSees) {
-  const PlacedRuns ring{.sequence = 131072, .met = 16};
+  const PlacedRuns ring{.sequence = 131072, .ring_steps = 16};
   EXPECT_EQ(pairs_of(8192, {}, ring), 256);
   EXPECT_EQ(pairs_of(8192, {.causal = true}, ring), 129) << "half, and a part of the diagonal";
   const AttentionMask window{.causal = true, .window = 1024};
   EXPECT_EQ(pairs_of(8192, window, ring), 3);
-  EXPECT_EQ(pairs_of(8192, window, PlacedRuns{.sequence = 131072, .met = 2}), 24) << "of their own run and one more";
+  EXPECT_EQ(pairs_of(8192, window, PlacedRuns{.sequence = 131072, .ring_steps = 2}), 24)
+      << "of their own run and one more";
+}
+
+// Where no early run is paired with a late one the last chip sees all of the runs before its own.
+TEST(AttentionBlockTableTest, OfRunsInOrderTheChipThatSeesMostCounts) {
+  PlacedRuns ring{.sequence = 131072, .ring_steps = 16, .apart = 0};
+  EXPECT_EQ(pairs_of(8192, {.causal = true}, ring), 16 * 17 / 2);
+  ring.apart = 1;
+  EXPECT_EQ(pairs_of(8192, {.causal = true}, ring), 256);
+  EXPECT_EQ(pairs_of(8192, {.causal = true, .window = 1024}, ring), 1 + 2)
+      << "what the first blocks see of the run before";
+}
+
+TEST(AttentionBlockTableTest, OfRunsInOrderBlocksAreThoseThatTheMaskSees) {
+  constexpr int64_t kChips = 3, kTokens = 5;
+  for (const AttentionMask& mask : all_small_masks())
+    for (const int64_t block : {1, 2, 3})
+      for (int64_t apart = 0; apart < kChips; ++apart) {
+        const PlacedRuns ring{.sequence = kChips * kTokens, .ring_steps = kChips, .apart = apart};
+        const AttentionBlockTable table(kTokens, kTokens, block, mask, ring);
+        const auto of_run = [&](int64_t run, int64_t index) {
+          const PositionRange range = block_range(index, block, kTokens);
+          return PositionRange{run * kTokens + range.low, run * kTokens + range.high};
+        };
+        int64_t most = 0;
+        for (int64_t chip = 0; chip < kChips; ++chip) {
+          int64_t pairs = 0;
+          for (int64_t i = 0; i < table.query_blocks(); ++i)
+            for (int64_t j = 0; j < table.key_blocks(); ++j)
+              pairs += mask.cover(of_run(chip, i), of_run((chip - apart + kChips) % kChips, j)) != Cover::none ? 1 : 0;
+          most = std::max(most, pairs);
+        }
+        EXPECT_EQ(table.pairs(), most) << "blocks of " << block << ", " << apart << " apart, causal " << mask.causal
+                                       << ", window " << mask.window << ", sparse " << mask.sparse_block << " local "
+                                       << mask.sparse_local << " global " << mask.sparse_global;
+        if (testing::Test::HasFailure()) return;
+      }
+}
+
+// An early and a late run of 768 tokens are three blocks, the middle one of which has tokens of both.
+TEST(AttentionBlockTableTest, RunsThatDoNotFillBlocksSeeMoreThanTheirShare) {
+  EXPECT_EQ(pairs_of(1536, {.causal = true}, PlacedRuns{.sequence = 6144, .ring_steps = 4}), 9);
+  EXPECT_EQ(pairs_of(2048, {.causal = true}, PlacedRuns{.sequence = 8192, .ring_steps = 4}), 9) << "of 16";
 }
 
 }  // namespace

@@ -90,12 +90,13 @@ Cover AttentionMask::cover(PositionRange queries, PositionRange keys) const {
 }
 
 // By runs of queries whose sparse blocks are the same ones: the work does not grow with the tokens of a run.
-int64_t AttentionMask::visible_pairs(int64_t queries, int64_t keys) const {
-  const int64_t run = sparse_block == 0 ? queries : sparse_block;
+int64_t AttentionMask::visible_pairs(KeyRange queries, KeyRange keys) const {
   int64_t pairs = 0;
-  for (int64_t begin = 0; begin < queries; begin += run) {
-    const KeyRange of_queries{begin, std::min(queries, begin + run)};
-    for (const KeyRange range : sparse_keys(begin, keys)) pairs += pairs_in(of_queries, range);
+  for (int64_t begin = queries.begin; begin < queries.end;) {
+    const int64_t end = sparse_block == 0 ? queries.end : (begin / sparse_block + 1) * sparse_block;
+    const KeyRange run{begin, std::min(queries.end, end)};
+    for (const KeyRange range : sparse_keys(begin, keys.end)) pairs += pairs_in(run, intersect(keys, range));
+    begin = run.end;
   }
   return pairs;
 }

@@ -57,7 +57,9 @@ struct AttentionMask {
   Cover cover(PositionRange queries, PositionRange keys) const;
 
   /// Pairs where both sides stand at positions 0, 1, ..
-  int64_t visible_pairs(int64_t queries, int64_t keys) const;
+  int64_t visible_pairs(int64_t queries, int64_t keys) const { return visible_pairs({0, queries}, {0, keys}); }
+  /// Pairs of these positions.
+  int64_t visible_pairs(KeyRange queries, KeyRange keys) const;
   /// The same for runs from unknown places: a causal query sees half of the keys, and never more than its window or its
   /// sparse blocks hold.
   int64_t expected_pairs(int64_t queries, int64_t keys) const;

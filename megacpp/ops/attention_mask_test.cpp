@@ -55,6 +55,15 @@ TEST(AttentionMaskTest, CountsEqualThePairs) {
             << queries << " queries, " << keys << " keys, window " << mask.window << ", block " << mask.sparse_block;
 }
 
+TEST(AttentionMaskTest, PairsOfRunsAreThoseOfTheirPositions) {
+  for (const AttentionMask& mask : masks())
+    for (const int64_t first_query : {0, 3, 8})
+      for (const int64_t first_key : {0, 3, 8})
+        EXPECT_EQ(mask.visible_pairs({first_query, first_query + 5}, {first_key, first_key + 4}),
+                  pairs_seen(mask, {first_query, first_query + 4}, {first_key, first_key + 3}))
+            << first_query << " to " << first_key << ", window " << mask.window << ", block " << mask.sparse_block;
+}
+
 TEST(AttentionMaskTest, QueriesThatSeeAKeyAreInTheRange) {
   for (const AttentionMask& mask : masks())
     for (int64_t key = 0; key < 12; ++key)

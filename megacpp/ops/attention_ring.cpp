@@ -118,7 +118,9 @@ class Ring {
     operands.insert(operands.end(), others.begin(), others.end());
     if (tokens_.documents) operands.insert(operands.end(), {query_segments_, part(key_segments_, 1, pass)});
     operands.insert(operands.end(), {query_positions_, part(key_positions_, 0, pass)});
-    return context_.builder().node(op, operands, attrs_);
+    ir::Attrs attrs = attrs_;
+    if (!tokens_.placed) attrs.set("apart", pass);  // for costs, as above
+    return context_.builder().node(op, operands, attrs);
   }
 
  private:

@@ -288,5 +288,42 @@ TEST(AttentionRingRuleTest, AppliesOnlyWhereTokensAreSplitIntoEqualRuns) {
   EXPECT_EQ(results_of(6, "-,context,-,-", "-,context,-,-"), 0U) << "runs of different lengths";
 }
 
+// What a node of the ring is expected to compute, in pairs of a query and a key.
+std::vector<double> pairs_of_nodes(const ir::Attrs& attrs, const Types& operands) {
+  constexpr int64_t kHeadElements = 2 * 4;
+  const Mesh mesh = mesh_of(4);
+  const Types results = {operands[0], {DType::f32, {1, 2, operands[0].dim(1)}}};
+  std::vector<Sharding> shardings(3, ir::parse_sharding("-,context,-,-", mesh));
+  for (size_t i = shardings.size(); i < operands.size(); ++i) shardings.push_back(Sharding::replicated(1));
+  FakeContext context(mesh, {operands, results, attrs}, std::move(shardings));
+  partition_attention(context);
+  const ir::Graph& graph = context.builder().graph();
+  std::vector<double> pairs;
+  for (const ir::Node& node : graph.nodes()) {
+    if (node.op != "attention") continue;
+    const Types own = graph.operand_types(node), made = graph.result_types(node);
+    pairs.push_back(op_def(node.op).cost({own, made, node.attrs}).flops / (4 * kHeadElements));
+  }
+  return pairs;
+}
+
+TEST(AttentionRingRuleTest, NodesCostWhatTheSlowestChipSees) {
+  const TensorType type{DType::f32, {1, 8, 2, 4}};
+  const ir::Attrs causal = {{"scale", 1.0}, {"causal", int64_t{1}}};
+  EXPECT_EQ(pairs_of_nodes(causal, {type, type, type}), (std::vector<double>{3, 4, 4, 4})) << "the last chip, in order";
+  ir::Attrs placed = causal;
+  placed.set("placed", int64_t{1});
+  const TensorType positions{DType::i32, {8}};
+  EXPECT_EQ(pairs_of_nodes(placed, {type, type, type, positions, positions}), (std::vector<double>{3, 3, 3, 3}))
+      << "a sixteenth of 36 pairs, rounded up, where early runs are paired with late ones";
+}
+
+// Each query sees itself and the one before: of another run only the first query of a run does.
+TEST(AttentionRingRuleTest, AWindowCostsItsKeysOnce) {
+  const TensorType type{DType::f32, {1, 8, 2, 4}};
+  const ir::Attrs window = {{"scale", 1.0}, {"causal", int64_t{1}}, {"window", int64_t{2}}};
+  EXPECT_EQ(pairs_of_nodes(window, {type, type, type}), (std::vector<double>{3, 1}));
+}
+
 }  // namespace
 }  // namespace megacpp::ops
