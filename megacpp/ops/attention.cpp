@@ -101,7 +101,7 @@ Cost attention_cost(const NodeView& view, double flops_per_product) {
 }
 
 std::string_view if_blocked(const NodeView& view, std::string_view form) {
-  return takes_blocks(view) ? form : std::string_view();
+  return becomes_loop(view) ? form : std::string_view();
 }
 
 // ---- Reference ----

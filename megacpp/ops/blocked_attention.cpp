@@ -135,7 +135,7 @@ std::vector<Sample> in_blocks(const std::vector<Sample>& samples) {
 }
 
 /// `whole` in the form that compilers loop over.
-OpDef looped_form(OpDef whole, std::string name) {
+OpDef as_loop(OpDef whole, std::string name) {
   OpDef def = std::move(whole);
   def.doc = "a looped form of " + def.name + ": " + def.doc;
   def.infer = [infer = def.infer, name](const Types& operands, const ir::Attrs& attrs) {
@@ -154,7 +154,7 @@ OpDef looped_form(OpDef whole, std::string name) {
 
 }  // namespace
 
-bool takes_blocks(const NodeView& view) {
+bool becomes_loop(const NodeView& view) {
   const LoopSizes sizes(view, kAttentionBlock);
   if (sizes.z.s < kAttentionBlock) return false;
   if (sizes.z.t > kLongestUnrolled) return true;
@@ -165,7 +165,7 @@ bool takes_blocks(const NodeView& view) {
 }
 
 OpDef blocked_attention_def() {
-  OpDef def = looped_form(attention_def(), "blocked_attention");
+  OpDef def = as_loop(attention_def(), "blocked_attention");
   def.cost = forward_cost;
   def.temporaries = forward_temporaries;
   def.stablehlo = write_blocked_attention;
@@ -173,7 +173,7 @@ OpDef blocked_attention_def() {
 }
 
 OpDef blocked_attention_grad_def() {
-  OpDef def = looped_form(attention_grad_def(), "blocked_attention_grad");
+  OpDef def = as_loop(attention_grad_def(), "blocked_attention_grad");
   def.cost = backward_cost;
   def.temporaries = backward_temporaries;
   def.stablehlo = write_blocked_attention_grad;

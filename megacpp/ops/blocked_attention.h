@@ -15,6 +15,6 @@ inline constexpr int64_t kLongestUnrolled = 4096;
 /// Whether a node of attention or of its gradient is a loop: with more keys than that, or where the unrolled blocks,
 /// which take all keys between the first and the last that a block sees, compute at least a third more than the loop
 /// (global blocks, tokens of a split sequence). Never with fewer queries than a block has: decoding.
-bool takes_blocks(const NodeView& view);
+bool becomes_loop(const NodeView& view);
 
 }  // namespace megacpp::ops
