@@ -3,6 +3,8 @@
 // be taken apart there as attention is.
 #include "megacpp/ops/blocked_attention.h"
 
+#include <algorithm>
+
 #include "megacpp/base/philox.h"
 #include "megacpp/ops/attention_block_table.h"
 #include "megacpp/ops/attention_decompose.h"
@@ -48,28 +50,36 @@ struct LoopSizes {
 
 constexpr int64_t kSumBytes = 4;  // f32
 
-Cost cost_of(const LoopSizes& sizes, double flops_per_product, int64_t bytes_per_pair) {
-  const double pairs = static_cast<double>(sizes.table.pairs());
-  const double scores = pairs * static_cast<double>(sizes.scores());
-  return {.flops = flops_per_product * scores * static_cast<double>(sizes.z.d),
-          .exponentials = scores,
-          .bytes = pairs * static_cast<double>(bytes_per_pair)};
+/// What a pair of blocks moves: blocks of queries and of keys, in the operands' type and as sums in f32.
+struct PairTraffic {
+  int64_t queries, keys;         // read from operands or stored into results
+  int64_t query_sums, key_sums;  // read and written
+};
+
+// A node is taken to move its operands and results once: the first time is left out here. Scores are left out too: the
+// rate that attention was measured to reach has them.
+Cost cost_of(const LoopSizes& sizes, double flops_per_product, const PairTraffic& traffic) {
+  const int64_t pairs = sizes.table.pairs(), element = sizes.element_bytes();
+  const int64_t of_pair = (traffic.queries * sizes.queries() + traffic.keys * sizes.keys()) * element +
+                          (traffic.query_sums * sizes.queries() + traffic.key_sums * sizes.keys()) * kSumBytes;
+  const int64_t once = (traffic.queries * sizes.queries() * sizes.table.query_blocks() +
+                        traffic.keys * sizes.keys() * sizes.table.key_blocks()) *
+                       element;
+  const double scores = static_cast<double>(pairs) * static_cast<double>(sizes.scores());
+  return {
+      .flops = flops_per_product * scores * static_cast<double>(sizes.z.d),
+      .exponentials = scores,
+      .bytes = std::max(0.0, static_cast<double>(pairs) * static_cast<double>(of_pair) - static_cast<double>(once))};
 }
 
-// Each pair reads q, k, v, stores out, and reads and writes the sums of its queries. Scores are left out: the rate that
-// attention was measured to reach has them.
+// Each pair reads q, k, v, stores out, and reads and writes the sums of its queries.
 Cost forward_cost(const NodeView& view) {
-  const LoopSizes sizes(view);
-  return cost_of(sizes, 4,
-                 2 * (sizes.queries() + sizes.keys()) * sizes.element_bytes() + 2 * sizes.queries() * kSumBytes);
+  return cost_of(LoopSizes(view), 4, {.queries = 2, .keys = 2, .query_sums = 2, .key_sums = 0});
 }
 
 // Each pair reads q, k, v and dout, stores dq, and reads and writes the sums of dq, dk and dv.
 Cost backward_cost(const NodeView& view) {
-  const LoopSizes sizes(view);
-  return cost_of(sizes, 10,
-                 (3 * sizes.queries() + 2 * sizes.keys()) * sizes.element_bytes() +
-                     (2 * sizes.queries() + 4 * sizes.keys()) * kSumBytes);
+  return cost_of(LoopSizes(view), 10, {.queries = 3, .keys = 2, .query_sums = 2, .key_sums = 4});
 }
 
 void add(Types& types, size_t count, const ir::TensorType& type) { types.insert(types.end(), count, type); }
