@@ -30,11 +30,22 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.op->name << " " << c.
 // What never reaches XLA.
 bool is_left_out(const ops::OpDef& op) { return !op.stablehlo && !op.is_composite(); }
 
+// Loops over blocks round between their products: operands in bf16 beside statistics in f32.
+ops::Sample in_bf16(ops::Sample sample) {
+  for (ir::TensorType& type : sample.operands)
+    if (type.dtype == ir::DType::f32 && type.rank() == 4) type.dtype = ir::DType::bf16;
+  sample.name += "_bf16";
+  return sample;
+}
+
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const ops::OpDef& op : ops::all_ops())
-    for (ops::Sample& sample : op.samples())
-      if (!is_left_out(op)) cases.push_back({&op, std::move(sample)});
+    for (ops::Sample& sample : op.samples()) {
+      if (is_left_out(op)) continue;
+      if (op.stablehlo && op.is_composite()) cases.push_back({&op, in_bf16(sample)});
+      cases.push_back({&op, std::move(sample)});
+    }
   return cases;
 }
 

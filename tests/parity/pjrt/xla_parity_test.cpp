@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "megacpp/compile/compile.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/runtime/backend.h"
 #include "tests/parity/half_precision.h"
@@ -181,6 +182,33 @@ INSTANTIATE_TEST_SUITE_P(Nam56rMatrixLoops, XlaLayoutParityTest,
                          row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rExperts, XlaLayoutParityTest,
                          testing::ValuesIn(narrow_rows_of("nam56r-tiny", kTwoExpertBlocks, kXlaExpertLayouts)),
+                         row_name);
+
+// ---- Long sequences ----
+
+class XlaLongParityTest : public CpuPluginTest, public testing::WithParamInterface<LayoutRow> {};
+
+bool loops_over_blocks(const recipe::Recipe& recipe) {
+  const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(Placement::megacpp));
+  for (const compile::Program& program : compiled.stages[0].programs)
+    for (const ir::Node& node : program.graph.nodes())
+      if (node.op == "blocked_attention_grad") return true;
+  return false;
+}
+
+TEST_P(XlaLongParityTest, AttentionInALoopTrainsAsOneChipOfTheCpuBackend) {
+  ASSERT_TRUE(loops_over_blocks(recipe_of(GetParam(), 1))) << "else nothing is shown";
+  expect_trains_as_one_chip(GetParam(), Placement::megacpp, {});
+}
+
+// Of one chip the pairs of blocks are known when the program is written; of two each counts its own. Every token sees
+// its block of 128 and the first one.
+constexpr std::string_view kLongSparse =
+    "model.depth=2 train.sequence=2048 train.batch=1 train.micro_steps=1 train.steps=3 "
+    "model.attention.sparse_block=128 model.attention.sparse_local=1 model.attention.sparse_global=1 ";
+INSTANTIATE_TEST_SUITE_P(Nam52, XlaLongParityTest,
+                         testing::ValuesIn(narrow_rows_of("nam52-tiny", kLongSparse,
+                                                          {"chips=1", "context_parallel=2"})),
                          row_name);
 
 // ---- bf16 ----
