@@ -151,8 +151,7 @@ int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fi
     base::write_file_atomically(flags.html, fit_page(answer));
     print_err("page written to {}\n", flags.html);
   }
-  if (!answer.search.may_fit()) throw nothing_fits(answer.slice.name, answer.search.found.front());
-  if (answer.verdict() == fit::FitVerdict::does_not_fit) throw all_refused(answer);
+  if (const std::optional<base::Error> refusal = refusal_of(answer)) throw *refusal;
   return 0;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a search found as one HTML page: bytes against time, and everything that was compiled.
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 
@@ -20,6 +19,19 @@ using fit::Found;
 using memory::human_bytes;
 
 enum Kind : size_t { kFront, kBeside, kClose, kOver };  // the series of the picture
+
+/// Of a layout that is not on the front.
+Kind series_of(fit::FitVerdict verdict) {
+  switch (verdict) {
+    case fit::FitVerdict::fits:
+      return kBeside;
+    case fit::FitVerdict::close:
+      return kClose;
+    case fit::FitVerdict::does_not_fit:
+      return kOver;
+  }
+  return kOver;
+}
 
 /// The unit in which human_bytes() writes the largest: lines of the picture are round numbers of it.
 double unit_of(const std::vector<Found>& found) {
@@ -42,14 +54,13 @@ std::string picture(const FitAnswer& answer) {
                                         {"does not fit", report::Colour::red}},
                              .points = {},
                              .marks = {{in_units(found.front().fit.worst().limit.value()), "limit"}}};
-  constexpr std::array kBesideFront = {kBeside, kClose, kOver};  // as the verdicts are listed
   const std::vector<fit::FrontPoint> points = answer.points();
   for (size_t i = 0; i < found.size(); ++i) {
     const bool is_on_front = answer.is_on_front(i);
     chart.points.push_back({.x = in_units(points[i].bytes),
                             .y = points[i].seconds,
                             .label = found[i].layout,
-                            .series = is_on_front ? kFront : kBesideFront[static_cast<size_t>(points[i].verdict)],
+                            .series = is_on_front ? kFront : series_of(points[i].verdict),
                             .is_on_frontier = is_on_front});
   }
   return report::scatter(chart);

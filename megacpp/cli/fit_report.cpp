@@ -28,7 +28,19 @@ using fit::Found;
 using memory::human_bytes;
 
 constexpr size_t kPictureWidth = 72, kPictureHeight = 16;  // characters
-constexpr std::string_view kSigns = "o~x";                 // as the verdicts are listed
+
+/// Of a point of the picture that is not on the front.
+char sign_of(fit::FitVerdict verdict) {
+  switch (verdict) {
+    case fit::FitVerdict::fits:
+      return 'o';
+    case fit::FitVerdict::close:
+      return '~';
+    case fit::FitVerdict::does_not_fit:
+      return 'x';
+  }
+  return '?';
+}
 
 std::string recompute_text(const recipe::Recipe& recipe) {
   std::vector<std::string> levels;
@@ -47,7 +59,8 @@ ShownMemory planned_memory(const Found& one) {
   return {.needed = worst.needed(),
           .limit = worst.limit.value(),
           .free = worst.free_bytes().value(),
-          .verdict = one.fit.verdict()};
+          .verdict = one.fit.verdict(),
+          .fits_host = one.fit.fits_host()};
 }
 
 std::vector<std::string> layout_cells(const Found& one, const ShownMemory& memory, const ShownStep& step) {
@@ -225,7 +238,8 @@ std::vector<size_t> FitAnswer::order() const {
 std::string ShownMemory::free_text() const {
   const std::string text = (free < 0 ? "-" : "") + human_bytes(std::abs(free));
   if (verdict == fit::FitVerdict::close) return text + " close";
-  if (verdict == fit::FitVerdict::does_not_fit && free >= 0) return text + ", ran out";
+  if (verdict == fit::FitVerdict::does_not_fit && free >= 0)
+    return text + (fits_host ? ", ran out" : ", host has too little");
   return is_measured ? text + " measured" : text;
 }
 
@@ -367,7 +381,7 @@ std::string scatter_text(const FitAnswer& answer) {
   const auto mark = [&](const fit::FrontPoint& point, char sign) {
     lines[row(point.seconds)][column(static_cast<double>(point.bytes))] = sign;
   };
-  for (const fit::FrontPoint& point : points) mark(point, kSigns[static_cast<size_t>(point.verdict)]);
+  for (const fit::FrontPoint& point : points) mark(point, sign_of(point.verdict));
   for (const size_t i : answer.front) mark(points[i], '*');
   std::string text =
       fmt::format("{:>10} a step; * front, o beside it, ~ close, x does not fit, | limit\n", human_seconds(last));
@@ -489,14 +503,17 @@ base::Error nothing_fits(const std::string& hardware, const Found& smallest) {
                          "smaller"}};
 }
 
-base::Error all_refused(const FitAnswer& answer) {
-  const auto planned = std::ranges::count_if(answer.search.found, [](const Found& one) { return one.fit.may_fit(); });
-  return {
+std::optional<base::Error> refusal_of(const FitAnswer& answer) {
+  if (answer.verdict() != fit::FitVerdict::does_not_fit) return std::nullopt;
+  const std::vector<Found>& found = answer.search.found;
+  const auto planned = std::ranges::count_if(found, [](const Found& one) { return one.fit.may_fit(); });
+  if (planned == 0) return nothing_fits(answer.slice.name, found.front());
+  return base::Error(
       base::Code::E2001,
       {.where = fmt::format("{}, running {}", answer.slice.name, fit::subject_text(answer.recipe)),
        .got = fmt::format("{} layouts that may fit as planned, each of which ran out of memory now or before", planned),
        .wanted = "one that fits",
-       .next = "look at more layouts with --tries, take more chips, or make the batch or the model smaller"}};
+       .next = "look at more layouts with --tries, take more chips, or make the batch or the model smaller"});
 }
 
 }  // namespace megacpp::cli

@@ -32,10 +32,12 @@ struct ShownMemory {
   int64_t limit = 0;   //
   int64_t free = 0;    // below 0: too few
   fit::FitVerdict verdict = fit::FitVerdict::fits;
+  bool fits_host = true;     // the host beside the chips has enough for what it keeps, as planned
   bool is_measured = false;  // by the hardware or its compiler, which were asked; else planned
 
   /// "1.20 GiB", "-3.00 MiB" where it does not fit, "40.00 MiB close" where a compiler may need more than is free,
-  /// "1.20 GiB measured", "1.20 GiB, ran out" where the plan fits and what was seen does not.
+  /// "1.20 GiB measured", "1.20 GiB, ran out" where the plan fits and what was seen does not, "1.20 GiB, host has too
+  /// little" where a host is what the plan exceeds.
   std::string free_text() const;
 };
 
@@ -87,7 +89,9 @@ Json growth_json(const std::string& hardware, const recipe::Recipe& recipe, cons
 
 /// E2001 that names the least that was found, its worst chip, and what its bytes are for.
 base::Error nothing_fits(const std::string& hardware, const fit::Found& smallest);
-/// E2001 where some may fit as planned, and each of them was seen to run out of memory.
-base::Error all_refused(const FitAnswer& answer);
+/// E2001 where nothing that is shown fits or is close: nothing_fits where no plan does either, else what says that each
+/// was seen to run out of memory. Nothing where the first fits or is close, also one that was seen to run though its
+/// plan does not fit.
+std::optional<base::Error> refusal_of(const FitAnswer& answer);
 
 }  // namespace megacpp::cli

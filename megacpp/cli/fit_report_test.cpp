@@ -110,7 +110,32 @@ TEST(FitAnswerTest, WhatTheHardwareRefusedIsNeitherFirstNorOnTheFront) {
   EXPECT_EQ(fit_json(answer)["verdict"], "close");
   answer.confirmed.push_back({.found = 2, .out_of_memory = "runtime allocation"});
   EXPECT_EQ(answer.verdict(), FitVerdict::does_not_fit);
-  EXPECT_EQ(all_refused(answer).code(), base::Code::E2001);
+  const std::optional<base::Error> refusal = refusal_of(answer);
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_EQ(refusal->code(), base::Code::E2001);
+  EXPECT_NE(refusal->problem().got.find("3 layouts that may fit as planned"), std::string::npos);
+}
+
+// A plan that exceeds the chip, of which a run says otherwise: nothing is refused, as the first row says.
+TEST(FitAnswerTest, WhatWasSeenToRunIsNoErrorThoughItsPlanDoesNotFit) {
+  FitAnswer answer = answer_of_four();
+  answer.search.found.erase(answer.search.found.begin(), answer.search.found.begin() + 3);
+  ASSERT_FALSE(answer.search.may_fit());
+  const std::optional<base::Error> refusal = refusal_of(answer);
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_NE(refusal->problem().got.find("the least that was found needs 120 B"), std::string::npos);
+  answer.confirmed = {{.found = 0, .measured_bytes = 95, .measured_seconds = 1.0}};
+  EXPECT_EQ(fit_json(answer)["verdict"], "fits");
+  EXPECT_FALSE(refusal_of(answer).has_value());
+}
+
+TEST(FitAnswerTest, WhatAHostLacksIsNotSaidToHaveRunOut) {
+  FitAnswer answer = answer_of_four();
+  fit::FitReport& fit = answer.search.found[1].fit;
+  fit.host_offloaded = 10;
+  fit.host_limit = 5;
+  EXPECT_EQ(answer.memory_of(1).verdict, FitVerdict::does_not_fit);
+  EXPECT_EQ(answer.memory_of(1).free_text(), "60 B, host has too little");
 }
 
 // A run that failed for another reason says nothing about memory.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as one HTML page with pictures.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -199,8 +198,15 @@ void add_time(report::Page& page, const PlanReport& r) {
 
 report::Page::Tone tone_of(fit::FitVerdict verdict) {
   using enum report::Page::Tone;
-  constexpr std::array kTones = {good, plain, bad};  // as the verdicts are listed
-  return kTones[static_cast<size_t>(verdict)];
+  switch (verdict) {
+    case fit::FitVerdict::fits:
+      return good;
+    case fit::FitVerdict::close:
+      return plain;
+    case fit::FitVerdict::does_not_fit:
+      return bad;
+  }
+  return bad;
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "megacpp/fit/fit_report.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <compare>
 #include <map>
@@ -122,8 +121,15 @@ void add_host_bytes(FitReport& report, const compile::Compiled& compiled, const 
 }  // namespace
 
 std::string_view fit_verdict_name(FitVerdict verdict) {
-  constexpr std::array<std::string_view, 3> kNames = {"fits", "close", "does not fit"};
-  return kNames[static_cast<size_t>(verdict)];
+  switch (verdict) {
+    case FitVerdict::fits:
+      return "fits";
+    case FitVerdict::close:
+      return "close";
+    case FitVerdict::does_not_fit:
+      return "does not fit";
+  }
+  return "";
 }
 
 int64_t ChipGroup::most_needed() const { return std::llround(gaps_most * static_cast<double>(corrected)) + code; }

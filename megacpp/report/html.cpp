@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/report/html.h"
 
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -70,6 +69,18 @@ std::string table_text(const Table& table) {
   return text + "</tbody></table></div>\n";
 }
 
+std::string_view class_of(Page::Tone tone) {
+  switch (tone) {
+    case Page::Tone::good:
+      return "good";
+    case Page::Tone::bad:
+      return "bad";
+    case Page::Tone::plain:
+      return "plain";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string escape(std::string_view text) {
@@ -107,8 +118,7 @@ void Page::subheading(std::string_view text) { body_ += fmt::format("<h3>{}</h3>
 void Page::paragraph(std::string_view text) { body_ += fmt::format("<p>{}</p>\n", escape(text)); }
 
 void Page::banner(std::string_view text, Tone tone) {
-  constexpr std::array<std::string_view, 3> kClasses = {"good", "bad", "plain"};  // as the tones are listed
-  body_ += fmt::format("<p class=\"banner {}\">{}</p>\n", kClasses[static_cast<size_t>(tone)], escape(text));
+  body_ += fmt::format("<p class=\"banner {}\">{}</p>\n", class_of(tone), escape(text));
 }
 
 void Page::figure(std::string_view svg, std::string_view caption) {
