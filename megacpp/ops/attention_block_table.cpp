@@ -84,12 +84,23 @@ int64_t AttentionBlockTable::placed_pairs() const {
   });
 }
 
-// Chips share what the whole sequence sees, each over the runs that it meets. A chip's early and late run stand one
-// behind the other: where they do not fill blocks, the sequence is taken as long as if they did.
+// Chips share what the whole sequence sees, each over the runs that it meets. An early and a late run of a chip stand
+// one behind the other: where they do not fill blocks, one block has tokens of both. As queries it sees all blocks
+// between the two, as keys it is seen by all of them: half of a chip's blocks, on average, each way. By a mask that is
+// causal alone its late queries also see what is before its early ones, and its early keys are seen by what is behind
+// its late ones.
 int64_t AttentionBlockTable::shared_pairs() const {
-  const int64_t chips = placed_->chips(keys_), run = ceil_div(ceil_div(keys_, 2), block_) * block_;
-  const AttentionBlockTable whole(2 * chips * run, 2 * chips * run, block_, mask_);
-  return std::min(query_blocks_ * key_blocks_, ceil_div(whole.pairs(), chips * placed_->ring_steps));
+  const int64_t all = query_blocks_ * key_blocks_, nodes = placed_->chips(keys_) * placed_->ring_steps;
+  const auto of_sequence = [this](int64_t tokens) {
+    return AttentionBlockTable(tokens, tokens, block_, mask_).pairs();
+  };
+  if (keys_ / 2 % block_ == 0) return std::min(all, ceil_div(of_sequence(placed_->sequence), nodes));
+  const bool is_dense = mask_.window == 0 && mask_.sparse_block == 0;
+  if (is_dense && !mask_.causal) return all;
+  const int64_t others = key_blocks_ - 1;
+  const int64_t halves = is_dense ? 3 * others + 2 : 2 * key_blocks_;  // twice the pairs that have the shared block
+  const int64_t of_others = of_sequence(placed_->chips(keys_) * others * block_);
+  return std::min(all, (2 * of_others + (halves + 1) * nodes) / (2 * nodes));
 }
 
 // As AttentionMask::expected_pairs: a causal query sees half of the keys, and never more than its window or its sparse

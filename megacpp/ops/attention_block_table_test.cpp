@@ -147,10 +147,48 @@ TEST(AttentionBlockTableTest, OfRunsInOrderBlocksAreThoseThatTheMaskSees) {
       }
 }
 
-// An early and a late run of 768 tokens are three blocks, the middle one of which has tokens of both.
-TEST(AttentionBlockTableTest, RunsThatDoNotFillBlocksSeeMoreThanTheirShare) {
-  EXPECT_EQ(pairs_of(1536, {.causal = true}, PlacedRuns{.sequence = 6144, .ring_steps = 4}), 9);
-  EXPECT_EQ(pairs_of(2048, {.causal = true}, PlacedRuns{.sequence = 8192, .ring_steps = 4}), 9) << "of 16";
+/// Pairs of blocks that a chip computes with one run of keys, on average, where each has an early and a late run: by
+/// the lowest and highest positions of its blocks, as the program finds them.
+double balanced_pairs(const AttentionMask& mask, int64_t chips, int64_t tokens, int64_t block) {
+  const int64_t run = tokens / 2;
+  const auto position = [&](int64_t chip, int64_t token) {
+    return token < run ? chip * run + token : (2 * chips - 1 - chip) * run + token - run;
+  };
+  const auto range_of = [&](int64_t chip, int64_t index) {
+    PositionRange range{INT64_MAX, 0};
+    for (int64_t token = index * block; token < std::min(tokens, (index + 1) * block); ++token)
+      range = {std::min(range.low, position(chip, token)), std::max(range.high, position(chip, token))};
+    return range;
+  };
+  const int64_t blocks = (tokens + block - 1) / block;
+  int64_t pairs = 0;
+  for (int64_t of_queries = 0; of_queries < chips; ++of_queries)
+    for (int64_t of_keys = 0; of_keys < chips; ++of_keys)
+      for (int64_t i = 0; i < blocks; ++i)
+        for (int64_t j = 0; j < blocks; ++j)
+          pairs += mask.cover(range_of(of_queries, i), range_of(of_keys, j)) != Cover::none ? 1 : 0;
+  return static_cast<double>(pairs) / static_cast<double>(chips * chips);
+}
+
+// Also where the runs of a chip do not fill blocks, so that one has tokens of both.
+TEST(AttentionBlockTableTest, SharesAreNearWhatBalancedRunsSee) {
+  constexpr int64_t kBlock = 4;
+  for (const int64_t chips : {2, 4, 8})
+    for (int64_t tokens = 4; tokens < 48; tokens += 2) {
+      const auto expect_near = [&](const AttentionMask& mask, double share) {
+        const PlacedRuns ring{.sequence = chips * tokens, .ring_steps = chips};
+        const double seen = balanced_pairs(mask, chips, tokens, kBlock);
+        const auto planned = static_cast<double>(AttentionBlockTable(tokens, tokens, kBlock, mask, ring).pairs());
+        EXPECT_NEAR(planned, seen, std::max(1.0, share * seen))
+            << chips << " chips of " << tokens << ", window " << mask.window << ", sparse " << mask.sparse_block;
+      };
+      expect_near({}, 0);
+      expect_near({.causal = true}, 0.1);
+      expect_near({.causal = true, .window = 5}, 0.3);
+      expect_near({.causal = true, .window = 12}, 0.3);
+      expect_near({.causal = true, .sparse_block = 4, .sparse_local = 2, .sparse_global = 1}, 0.1);
+    }
+  EXPECT_EQ(pairs_of(1536, {.causal = true}, PlacedRuns{.sequence = 6144, .ring_steps = 4}), 6) << "of 9";
 }
 
 }  // namespace
