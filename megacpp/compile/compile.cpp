@@ -115,7 +115,7 @@ const std::vector<Pass>& all_passes() {
        .run = split_programs},
       {.name = "remove_dead", .does = "drop nodes that no output depends on", .run = each(schedule::remove_dead)},
       {.name = "decompose",
-       .does = "replace composite ops that the backend has no kernel for by primitives",
+       .does = "replace composite ops that the backend has no kernel for by primitives, or by loops for a compiler",
        .needed = "the backend runs only ops it has kernels for",
        .run = decompose},
       // Before folding: a product that is wide already can take the accumulator as its addend.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long sequences on v6e: attention is the loop that XLA gets, and a chip has enough memory.
+// Long sequences on v6e: attention is the loop that XLA gets, and a chip has enough memory by the plan's rules. The TPU
+// compiler has compiled none of these steps yet.
 #include <gtest/gtest.h>
 
 #include <algorithm>
