@@ -77,10 +77,16 @@ TEST(ReservedBytesTest, CopiesOfWeightsAreNotWhatBlocksKeep) {
 // A loop's body makes again what its blocks do not keep: one iteration has as much alive as if it kept everything.
 TEST(ReservedBytesTest, AnIterationIsAsLargeWhereItsBlocksRecompute) {
   for (const char* zero : {"layout.zero=3", "layout.zero=1"}) {
-    const Planned all = planned({zero}), none = planned({zero, "train.recompute.A=full", "train.recompute.E=full"});
+    const Settings keeping = {zero, "train.sequence=4096"};  // so that blocks keep more than their weights take
+    Settings recomputing = keeping;
+    recomputing.insert(recomputing.end(), {"train.recompute.A=full", "train.recompute.E=full"});
+    const Planned all = planned(keeping), none = planned(recomputing);
     ASSERT_TRUE(all.reserved && none.reserved);
     EXPECT_LT(none.reserved->kept, all.reserved->kept / 2);
-    EXPECT_NEAR(static_cast<double>(none.reserved->iteration) / static_cast<double>(all.reserved->iteration), 1, 0.1);
+    // Where all is kept the peak is in a block's backward pass, and what that block kept is gone in part.
+    const double ratio = static_cast<double>(none.reserved->iteration) / static_cast<double>(all.reserved->iteration);
+    EXPECT_GE(ratio, 1);
+    EXPECT_LE(ratio, 1.3);
   }
 }
 

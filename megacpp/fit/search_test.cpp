@@ -273,7 +273,7 @@ TEST(SearchTest, ALayoutThatIsCloseIsTriedAgainUntilItFits) {
       compile_candidate(recipe, {{"layout.data_parallel", "4"}, {"layout.zero", "3"}, {"train.recompute", "none"}},
                         test_assumptions("v6e:2x2"));
   const LayoutSearch search =
-      search_layouts(recipe, test_assumptions("v6e:2x2", keeping.needed()), {.tries = 4, .with_auto = 0});
+      search_layouts(recipe, test_assumptions("v6e:2x2", keeping.needed()), {.tries = 5, .with_auto = 0});
   ASSERT_TRUE(search.fits());
   const Found& first = search.found.front();
   EXPECT_EQ(first.layout, keeping.layout);
