@@ -7,7 +7,8 @@
 //   send, need no common order. Calls may be finished in any order, and no order leaves members waiting for each other.
 // - A failed chip never leaves the others waiting: it calls abort(), and whoever waits, or calls later, gets E3101.
 //   A wait beyond the transport's limit is E3102, and aborts. Members that disagree about a call get an internal error.
-//   Once abort() has returned, or a call has thrown, no other chip reads this one's buffers.
+//   Once abort() has returned, or a call has thrown, no other chip of the process reads this one's buffers. Those of
+//   other processes may until they hear of it, and end as well, whatever they got.
 #pragma once
 
 #include <cstdint>

@@ -27,6 +27,8 @@ constexpr std::chrono::milliseconds kFailedClosingLimit(500);
 // small part of the wait.
 constexpr microseconds kAwake(1000);
 constexpr int64_t kPartOfQuiet = 8;
+// To ask MPI takes as long as all else of a turn: chips that only wait for processes of their host ask less often.
+constexpr int64_t kTurnsOfAPoll = 8;
 constexpr microseconds kLongestPause(1000);
 
 constexpr std::array<int64_t, 1> kOnlyMember = {0};
@@ -200,7 +202,7 @@ void Crossings::run() {
   while (!is_closing_ || !may_close()) {
     if (driver_) {
       no_driver_.wait_for(lock, kDrivenWait);
-    } else if (!take_turn(lock)) {
+    } else if (!take_turn(lock, Poll::always)) {
       const microseconds limit = is_closing_ ? kClosingWait : kIdleWait;
       lock.unlock();
       endpoint_->wait(limit);
@@ -214,25 +216,29 @@ bool Crossings::may_close() {
 }
 
 // What goes wrong here ends the run of all chips; turns go on, to tell the other processes.
-bool Crossings::take_turn(Lock& lock) {
+bool Crossings::take_turn(Lock& lock, Poll poll) {
   if (is_in_turn_) return false;
   is_in_turn_ = true;
   bool is_busy = false;
   try {
-    if (chips_.has_failed() && !failed_at_) failed_at_ = LocalChips::Clock::now();
     is_busy = pump(lock);
-    lock.unlock();
-    const bool has_come = endpoint_->poll(*this);
-    lock.lock();
-    if (has_come) pump(lock);  // it may be all that a call waits for
-    is_busy |= has_come;
-    look_for_losses(lock);
+    if (poll == Poll::always || needs_thread()) is_busy |= receive(lock);
   } catch (const std::exception& error) {
     if (!lock.owns_lock()) lock.lock();
     chips_.fail(lock, {chips_.local().front(), std::string("messages between processes: ") + error.what()});
   }
   is_in_turn_ = false;
   return is_busy;
+}
+
+bool Crossings::receive(Lock& lock) {
+  if (chips_.has_failed() && !failed_at_) failed_at_ = LocalChips::Clock::now();
+  lock.unlock();
+  const bool has_come = endpoint_->poll(*this);
+  lock.lock();
+  if (has_come) pump(lock);  // it may be all that a call waits for
+  look_for_losses(lock);
+  return has_come;
 }
 
 void Crossings::hand_over() {
@@ -254,7 +260,8 @@ bool Crossings::Driver::claim() {
 }
 
 bool Crossings::Driver::take_turn(Lock& lock) {
-  const bool is_busy = crossings_->take_turn(lock);
+  const bool is_busy =
+      crossings_->take_turn(lock, ++crossings_->turns_ % kTurnsOfAPoll == 0 ? Poll::always : Poll::if_needed);
   if (is_busy) last_event_ = LocalChips::Clock::now();
   return is_busy;
 }

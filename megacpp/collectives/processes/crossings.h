@@ -115,6 +115,11 @@ class Crossings final : private Endpoint::Receiver {
   };
 
  private:
+  /// Whether a turn looks for frames.
+  enum class Poll : uint8_t {
+    if_needed,  // where frames are under way that a call waits for
+    always,
+  };
   struct Active {
     CrossingGroup* group = nullptr;
     int64_t sequence = 0;
@@ -140,7 +145,8 @@ class Crossings final : private Endpoint::Receiver {
   bool may_close();
 
   // Of whoever has the turn.
-  bool take_turn(Lock& lock);
+  bool take_turn(Lock& lock, Poll poll);
+  bool receive(Lock& lock);
   bool pump(Lock& lock);
   bool advance_exchanges(Lock& lock);
   bool send_data(Lock& lock, const Active& active, size_t other);
@@ -198,6 +204,7 @@ class Crossings final : private Endpoint::Receiver {
   std::optional<LocalChips::Clock::time_point> failed_at_;  // when the thread has seen it
   bool is_in_turn_ = false;                                 // a thread uses the endpoint
   std::optional<int64_t> driver_;                           // the chip that takes turns
+  int64_t turns_ = 0;                                       // of such chips
   std::condition_variable no_driver_;
   bool is_closing_ = false;
   LocalChips::Clock::time_point closing_limit_;
