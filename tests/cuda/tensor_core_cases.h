@@ -133,7 +133,7 @@ inline ops::Sample wide_swiglu_sample(std::string name, ir::Shape rows, int64_t 
 }
 
 // Packed rows and rows in places of their own; a contraction that ends inside a stage; widths of one tile, of one and a
-// half, and of several.
+// half, of several, and of so many that a block has more than one, whose stages follow an epilogue's.
 inline std::vector<ConformanceCase> swiglu_cases() {
   std::vector<ConformanceCase> cases;
   const ir::Shape packed = {2, 1, 512}, placed = {1, 2, 4, 260};
@@ -147,6 +147,7 @@ inline std::vector<ConformanceCase> swiglu_cases() {
     add("fewer_results", packed, 72, 256, 0);
     add("several_tiles", packed, 128, 768, 1);
     add("places", placed, 136, 384, 1);
+    add("several_tiles_a_block", packed, 200, is_gradient ? 3072 : 1536, 1);
   }
   return cases;
 }
@@ -170,6 +171,8 @@ inline std::vector<ConformanceCase> tensor_core_cases() {
   add("ragged_dot", wide_experts_sample("packed_transposed", {rows, bf16({4, 200, 136}), counts}, 1));
   add("ragged_dot", wide_experts_sample("accumulated", {rows, bf16({4, 136, 200}), counts, wider}, 0));
   add("ragged_dot", wide_experts_sample("accumulated_transposed", {rows, bf16({4, 200, 136}), counts, wider}, 1));
+  const ir::TensorType many = bf16({2, 1, 512, 3328}), deep = bf16({2, 1, 512, 200});
+  add("ragged_dot", wide_experts_sample("several_tiles_a_block", {deep, bf16({4, 3328, 200}), counts, many}, 1));
   add("ragged_dot_weight", wide_experts_sample("packed", {rows, wider, counts}, 0));
   add("ragged_dot_weight", wide_experts_sample("accumulated", {rows, wider, counts, f32({4, 136, 200})}, 0));
   for (ConformanceCase& joined : swiglu_cases()) cases.push_back(std::move(joined));

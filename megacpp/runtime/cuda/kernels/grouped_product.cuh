@@ -54,6 +54,7 @@ __device__ __forceinline__ Shared begin_product() {
 struct Ring {
   int stage = 0;
   uint32_t parity = 0;
+  int pending = -1;  // stage of an epilogue that is not given back yet
 
   __device__ __forceinline__ void advance() {
     if (++stage == kStages) {
@@ -69,10 +70,11 @@ struct Loading {
   uint64_t* barrier;
 };
 
-__device__ __forceinline__ Loading begin_stage(const Shared& shared, const Ring& ring, uint64_t note) {
+__device__ __forceinline__ Loading begin_stage(const Shared& shared, const Ring& ring, uint64_t note,
+                                               uint32_t bytes = kStageBytes) {
   wait(shared.empty + ring.stage, ring.parity ^ 1);
   shared.notes[ring.stage] = note;
-  expect_bytes(shared.full + ring.stage, kStageBytes);
+  expect_bytes(shared.full + ring.stage, bytes);
   unsigned char* const stage = shared.stages + ring.stage * kStageBytes;
   return {stage, stage + kLeftBytes, shared.full + ring.stage};
 }
@@ -122,8 +124,8 @@ __device__ __forceinline__ Place place_of(int index, int pairs, int columns) {
   return {first + within % height, within / height};
 }
 
-/// This warp's way out: 16 rows of 128 bytes meet in shared memory, so that whole lines go to `store(turn, row, piece,
-/// values)`, 16 bytes of a row for each lane, in four turns of four rows.
+/// This warp's way out: 16 rows of 128 bytes meet in shared memory, so that whole lines go to `store(row, piece,
+/// values)`, 16 bytes of a row for each lane.
 template <int kPitch, typename Store>
 __device__ __forceinline__ void hand_over(const unsigned char* memory, const Store& store) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -132,7 +134,7 @@ __device__ __forceinline__ void hand_over(const unsigned char* memory, const Sto
   for (int turn = 0; turn < 4; ++turn) {
     const int row = turn * 4 + lane / 8, piece = lane % 8;
     const uint4 values = *reinterpret_cast<const uint4*>(memory + row * kPitch + piece * 16);  // in one access
-    store(turn, row, piece, values);
+    store(row, piece, values);
   }
   __syncwarp();
 }
@@ -141,69 +143,23 @@ __device__ __forceinline__ unsigned char* way_out(const Shared& shared) {
   return shared.way_out + (threadIdx.x / 32 - 4) * kWayOutBytes;
 }
 
-/// Sums of a warp in 64 columns as bf16, two in each word: of eight columns after the other, rows 0 to 7 and 8 to 15.
-struct SumPairs {
-  uint32_t words[16];
-};
-
-__device__ __forceinline__ uint32_t bf16_pair(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return reinterpret_cast<const uint32_t&>(pair);
-}
-
-/// Those of columns [64 chunk, 64 chunk + 64) of the tile.
-__device__ __forceinline__ SumPairs rounded_sums(const float (&sum)[128], int chunk) {
-  SumPairs pairs;
-#pragma unroll
-  for (int i = 0; i < 16; ++i) pairs.words[i] = bf16_pair(sum[chunk * 32 + 2 * i], sum[chunk * 32 + 2 * i + 1]);
-  return pairs;
-}
-
-inline constexpr int kPairsPitch = 144;  // bytes between rows of bf16 on the way out
-
-__device__ __forceinline__ void put_pairs(const SumPairs& pairs, unsigned char* memory) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    unsigned char* const at = memory + (lane / 4) * kPairsPitch + (j * 8 + lane % 4 * 2) * 2;
-    *reinterpret_cast<uint32_t*>(at) = pairs.words[2 * j];
-    *reinterpret_cast<uint32_t*>(at + 8 * kPairsPitch) = pairs.words[2 * j + 1];
-  }
-}
-
-/// Hands 16 x 64 of a warp to `store(row, column, values)`, eight bf16 of a row for each lane.
+/// Hands the 16 x 256 sums of a warp to `store(row, column, values)`, four of a row for each lane.
 template <typename Store>
-__device__ __forceinline__ void store_pairs(const SumPairs& pairs, const Shared& shared, const Store& store) {
-  put_pairs(pairs, way_out(shared));
-  hand_over<kPairsPitch>(way_out(shared),
-                         [&](int, int row, int piece, const uint4& values) { store(row, piece * 8, values); });
-}
-
-/// Hands the 16 x 256 sums of a warp to `store(row, column, values)`, 16 bytes of a row for each lane: eight bf16 or
-/// four f32.
-template <typename T, typename Store>
 __device__ __forceinline__ void store_rows(const float (&sum)[128], const Shared& shared, const Store& store) {
-  if constexpr (sizeof(T) == 2) {
+  constexpr int kPitch = 160;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  unsigned char* const memory = way_out(shared);
 #pragma unroll
-    for (int chunk = 0; chunk < kTileColumns / 64; ++chunk)
-      store_pairs(rounded_sums(sum, chunk), shared,
-                  [&](int row, int column, const uint4& values) { store(row, chunk * 64 + column, values); });
-  } else {
-    constexpr int kPitch = 160;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    unsigned char* const memory = way_out(shared);
+  for (int chunk = 0; chunk < kTileColumns / 32; ++chunk) {
 #pragma unroll
-    for (int chunk = 0; chunk < kTileColumns / 32; ++chunk) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float* const s = sum + (chunk * 4 + j) * 4;
-        unsigned char* const at = memory + (lane / 4) * kPitch + (j * 8 + lane % 4 * 2) * 4;
-        *reinterpret_cast<float2*>(at) = make_float2(s[0], s[1]);
-        *reinterpret_cast<float2*>(at + 8 * kPitch) = make_float2(s[2], s[3]);
-      }
-      hand_over<kPitch>(
-          memory, [&](int, int row, int piece, const uint4& values) { store(row, chunk * 32 + piece * 4, values); });
+    for (int j = 0; j < 4; ++j) {
+      const float* const s = sum + (chunk * 4 + j) * 4;
+      unsigned char* const at = memory + (lane / 4) * kPitch + (j * 8 + lane % 4 * 2) * 4;
+      *reinterpret_cast<float2*>(at) = make_float2(s[0], s[1]);
+      *reinterpret_cast<float2*>(at + 8 * kPitch) = make_float2(s[2], s[3]);
     }
+    hand_over<kPitch>(memory,
+                      [&](int row, int piece, const uint4& values) { store(row, chunk * 32 + piece * 4, values); });
   }
 }
 

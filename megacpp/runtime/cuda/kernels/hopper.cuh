@@ -100,6 +100,23 @@ __device__ __forceinline__ void copy_tile_to_all(const TileCopy& copy, int colum
       : "memory");
 }
 
+// ---- Tiles to global memory ----
+
+/// Of the group that this thread commits next. What is outside the tensor is left out.
+__device__ __forceinline__ void store_tile(const TileMap* map, const void* from, int column, int row) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+               "r"(shared_address(from)), "r"(column), "r"(row)
+               : "memory");
+}
+
+__device__ __forceinline__ void commit_tile_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+/// Until shared memory has been read by all but so many of this thread's last groups.
+template <int kLeft>
+__device__ __forceinline__ void wait_tile_stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kLeft) : "memory");
+}
+
 // ---- Products of a warpgroup ----
 
 template <int kRegisters>

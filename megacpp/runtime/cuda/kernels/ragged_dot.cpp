@@ -59,13 +59,12 @@ RaggedDotParams tensor_core_dot(const RaggedDotSizes& s, const Driver& driver, c
   const Address x = launch.operands[0], w = launch.operands[1];
   const int64_t experts = s.lists.layout.experts;
   RaggedDotParams params = {};
-  params.a = tile_map(driver, {x, s.k, s.rows, kTileRows});
-  params.a_segment = tile_map(driver, {x, s.k, s.rows, kSegmentRows});
+  params.a = loaded_rows(driver, {x, s.k, s.rows});
+  if (s.adds) params.addend = loaded_rows(driver, {launch.operands[3], s.n, s.rows});
   params.w = s.transposed ? tile_map(driver, {w, s.k, s.n, kTileColumns / kClusterBlocks, experts})
                           : tile_map(driver, {w, s.n, s.k, kTileDepth, experts});
   params.lists = s.lists.at(launch.workspace);
-  params.addend = addend_of(launch);
-  params.result = rows_pointer<void>(launch.results[0]);
+  params.result = stored_rows(driver, {launch.results[0], s.n, s.rows});
   params.experts = static_cast<int32_t>(experts);
   params.k = static_cast<int32_t>(s.k);
   params.n = static_cast<int32_t>(s.n);

@@ -9,6 +9,7 @@
 namespace megacpp::runtime::cuda {
 
 inline constexpr int kSegmentRows = 32;
+inline constexpr int kWarpRows = 16;      // of a tile
 inline constexpr int kTileRows = 128;     // of a product's result in one block
 inline constexpr int kTileColumns = 256;  // likewise
 inline constexpr int kTileDepth = 64;     // of the contracted dimension at a time
@@ -72,14 +73,25 @@ struct alignas(64) TileMap {
   uint64_t opaque[16];
 };
 
+/// bf16[rows, ..] that are read: boxes of kTileRows and of kSegmentRows rows.
+struct LoadedRows {
+  TileMap tile, segment;
+};
+
+/// bf16[rows, ..] that are written: boxes of a warp's rows; where those are not all in use they go row by row.
+struct StoredRows {
+  TileMap warp;
+  void* values;  // null: not wanted
+};
+
 /// result[row, n] = sum over k of a[row, k] * w[expert of row, k, n], w as [E,k,n] or, transposed, [E,n,k]; with
 /// `addend` where there is one.
 struct RaggedDotParams {
-  TileMap a, a_segment;  // boxes of kTileRows and of kSegmentRows rows
+  LoadedRows a;
+  LoadedRows addend;  // like result, of the kernels that add it; may be the same
   TileMap w;
   SegmentLists lists;  // unit: the rows of a cluster
-  const void* addend;  // like result, of the kernels that add it; may be the same
-  void* result;        // bf16[rows, n]
+  StoredRows result;   // [rows, n]
   int32_t experts, k, n;
 };
 

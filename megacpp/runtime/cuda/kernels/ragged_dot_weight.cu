@@ -92,7 +92,7 @@ __device__ __forceinline__ void multiply_weight_tile(const RaggedDotWeightParams
 #pragma unroll
   for (float& s : sum) s = 0;
   multiply_stages<true, true>(sum, shared, ring, tile.steps, [&](int stage) { clear_unused(shared, stage); });
-  store_rows<float>(sum, shared, [&](int row, int column, const uint4& values) {
+  store_rows(sum, shared, [&](int row, int column, const uint4& values) {
     const int m = tile.row + warp * 16 + row, n = tile.column + column;
     if (m < p.m && n < p.n) store_sums<T>(p, (int64_t{tile.expert} * p.m + m) * p.n + n, values);
   });

@@ -63,6 +63,16 @@ TileMap tile_map(const Driver& driver, const TiledMatrix& matrix) {
   return std::bit_cast<TileMap>(make_tensor_map(driver, tensor));
 }
 
+LoadedRows loaded_rows(const Driver& driver, const RowsTensor& tensor) {
+  return {.tile = tile_map(driver, {tensor.address, tensor.columns, tensor.rows, kTileRows}),
+          .segment = tile_map(driver, {tensor.address, tensor.columns, tensor.rows, kSegmentRows})};
+}
+
+StoredRows stored_rows(const Driver& driver, const RowsTensor& tensor) {
+  return {.warp = tile_map(driver, {tensor.address, tensor.columns, tensor.rows, kWarpRows}),
+          .values = rows_pointer<void>(tensor.address)};
+}
+
 LaunchShape product_shape(const Toolbox& toolbox) {
   LaunchShape shape;
   shape.grid[0] = static_cast<uint32_t>(toolbox.properties().multiprocessors / kClusterBlocks * kClusterBlocks);

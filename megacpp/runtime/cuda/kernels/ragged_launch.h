@@ -43,6 +43,15 @@ struct TiledMatrix {
 
 TileMap tile_map(const Driver& driver, const TiledMatrix& matrix);
 
+/// A bf16[rows, columns] of experts' rows.
+struct RowsTensor {
+  Address address;
+  int64_t columns, rows;
+};
+
+LoadedRows loaded_rows(const Driver& driver, const RowsTensor& tensor);
+StoredRows stored_rows(const Driver& driver, const RowsTensor& tensor);
+
 /// The blocks of a persistent product: all that run at once, in clusters.
 LaunchShape product_shape(const Toolbox& toolbox);
 

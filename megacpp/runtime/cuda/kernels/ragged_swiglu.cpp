@@ -43,8 +43,7 @@ base::Decision fits_tiles(const ops::NodeView& view) {
 template <typename Params>
 Params common_params(const SwigluSizes& s, const Driver& driver, const Launch& launch) {
   Params params = {};
-  params.a = tile_map(driver, {launch.operands[0], s.k, s.rows, kTileRows});
-  params.a_segment = tile_map(driver, {launch.operands[0], s.k, s.rows, kSegmentRows});
+  params.a = loaded_rows(driver, {launch.operands[0], s.k, s.rows});
   params.lists = s.lists.at(launch.workspace);
   params.experts = static_cast<int32_t>(s.experts());
   params.k = static_cast<int32_t>(s.k);
@@ -52,8 +51,10 @@ Params common_params(const SwigluSizes& s, const Driver& driver, const Launch& l
   return params;
 }
 
-void* result_at(const Launch& launch, size_t r) {
-  return r < launch.results.size() ? rows_pointer<void>(launch.results[r]) : nullptr;
+// None where the node has no such result.
+StoredRows result_at(const SwigluSizes& s, const Driver& driver, const Launch& launch, size_t r) {
+  if (r >= launch.results.size()) return {};
+  return stored_rows(driver, {launch.results[r], s.n, s.rows});
 }
 
 // Operands: x, w_gate, w_up; results: h, perhaps gate and up.
@@ -61,9 +62,9 @@ SwigluParams swiglu_params(const SwigluSizes& s, const Driver& driver, const Lau
   auto params = common_params<SwigluParams>(s, driver, launch);
   for (size_t i = 0; i < 2; ++i)
     params.w[i] = tile_map(driver, {launch.operands[1 + i], s.n, s.k, kTileDepth, s.experts()});
-  params.h = result_at(launch, 0);
-  params.gate = result_at(launch, 1);
-  params.up = result_at(launch, 2);
+  params.h = result_at(s, driver, launch, 0);
+  params.gate = result_at(s, driver, launch, 1);
+  params.up = result_at(s, driver, launch, 2);
   return params;
 }
 
@@ -71,11 +72,11 @@ SwigluParams swiglu_params(const SwigluSizes& s, const Driver& driver, const Lau
 SwigluGradParams swiglu_grad_params(const SwigluSizes& s, const Driver& driver, const Launch& launch) {
   auto params = common_params<SwigluGradParams>(s, driver, launch);
   params.w = tile_map(driver, {launch.operands[1], s.k, s.n, kTileColumns / kClusterBlocks, s.experts()});
-  params.gate = rows_pointer<const void>(launch.operands[launch.operands.size() - 2]);
-  params.up = rows_pointer<const void>(launch.operands.back());
-  params.dgate = result_at(launch, 0);
-  params.dup = result_at(launch, 1);
-  params.h = result_at(launch, 2);
+  params.gate = loaded_rows(driver, {launch.operands[launch.operands.size() - 2], s.n, s.rows});
+  params.up = loaded_rows(driver, {launch.operands.back(), s.n, s.rows});
+  params.dgate = result_at(s, driver, launch, 0);
+  params.dup = result_at(s, driver, launch, 1);
+  params.h = result_at(s, driver, launch, 2);
   return params;
 }
 

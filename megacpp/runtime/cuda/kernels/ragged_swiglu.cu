@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SwiGLU of experts in the epilogues of the products around it. Forward a tile of 256 columns is 128 of gate and the same 128 of
-// up, so that a thread has both of an element among its sums. Backward the gradient of h never leaves the registers;
-// gate and up are read a chunk ahead of what is made of them.
+// SwiGLU of experts in the epilogues of the products around it. Forward a tile of 256 columns is 128 of gate and the
+// same 128 of up, so that a thread has both of an element among its sums. Backward the gradient of h never leaves the
+// registers; gate and up come behind the last stage of a tile, and what is made of them leaves from there.
 
 #include "megacpp/runtime/cuda/kernels/ragged_swiglu_params.h"
 #include "megacpp/runtime/cuda/kernels/ragged_tiles.cuh"
@@ -11,8 +11,7 @@ namespace megacpp::runtime::cuda {
 namespace {
 
 constexpr int kGateColumns = kTileColumns / 2;
-constexpr int kChunk = 64;  // columns that go out together
-constexpr int kChunks = kTileColumns / kChunk;
+constexpr int kGatePanels = kGateColumns / kPanelColumns, kPanels = kTileColumns / kPanelColumns;
 static_assert(kClusterBlocks == 2, "one block of a cluster loads gate's matrices, the other up's");
 
 // ---- Forward ----
@@ -23,20 +22,21 @@ __device__ __forceinline__ void load_tile(const SwigluParams& p, const Shared& s
   const TileRows rows = listed_rows(p.lists, place);
   for (int k = 0; k < p.k; k += kTileDepth) {
     const Loading to = begin_stage(shared, ring, 0);
-    load_left(p, to, rows, k);
+    load_rows(p.a, rows, to.barrier, to.left, k);
 #pragma unroll
     for (int i = 0; i < 2; ++i)
       copy_tile_to_all({&p.w[rank], to.barrier, to.right + (rank * 2 + i) * kBlockBytes}, column + i * 64, k, expert);
     ring.advance();
   }
+  for (int panel = 0; panel < kGatePanels; ++panel, ring.advance()) begin_stage(shared, ring, 0, 0);
 }
 
-__device__ __forceinline__ SumPairs swiglu_pairs(const SumPairs& gate, const SumPairs& up) {
-  SumPairs h;
+__device__ __forceinline__ Words swiglu_words(const Words& gate, const Words& up) {
+  Words h;
 #pragma unroll
-  for (int i = 0; i < 16; ++i)
-    h.words[i] = bf16_pair(swiglu(first_of(gate.words[i]), first_of(up.words[i])),
-                           swiglu(second_of(gate.words[i]), second_of(up.words[i])));
+  for (int i = 0; i < 4; ++i)
+    h.word[i] = bf16_pair(swiglu(first_of(gate.word[i]), first_of(up.word[i])),
+                          swiglu(second_of(gate.word[i]), second_of(up.word[i])));
   return h;
 }
 
@@ -46,22 +46,30 @@ __device__ __forceinline__ void multiply_tile(const SwigluParams& p, const Share
   float sum[128];
 #pragma unroll
   for (float& s : sum) s = 0;
-  multiply_stages<false, true>(sum, shared, ring, (p.k + kTileDepth - 1) / kTileDepth, [](int) {});
+  multiply_rows<true>(sum, shared, ring, (p.k + kTileDepth - 1) / kTileDepth);
+  const bool keeps = p.gate.values != nullptr;
 #pragma unroll
-  for (int chunk = 0; chunk < kGateColumns / kChunk; ++chunk) {
-    const auto store = [&](const SumPairs& pairs, void* to) {
-      store_pairs(pairs, shared, [&](int row, int column, const uint4& values) {
-        if (!rows.has(row)) return;
-        const int64_t at = rows.index(row) * p.n + place.column * kGateColumns + chunk * kChunk + column;
-        *reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(to) + at) = values;
-      });
-    };
-    const SumPairs gate = rounded_sums(sum, chunk), up = rounded_sums(sum, chunk + kGateColumns / kChunk);
-    if (p.gate != nullptr) {
-      store(gate, p.gate);
-      store(up, p.up);
+  for (int panel = 0; panel < kGatePanels; ++panel) {
+    unsigned char* const own = panel_rows(shared, ring.stage);
+    wait(shared.full + ring.stage, ring.parity);
+#pragma unroll
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      const Words gate = rounded_sums(sum, panel, quarter), up = rounded_sums(sum, panel + kGatePanels, quarter);
+      const uint32_t row = matrix_row(own) ^ quarter * 32;
+      write_words(row, swiglu_words(gate, up));
+      if (keeps) {
+        write_words(row + kPanelBytes, gate);
+        write_words(row + 2 * kPanelBytes, up);
+      }
     }
-    store(swiglu_pairs(gate, up), p.h);
+    publish_panels();
+    const int column = place.column * kGateColumns + panel * kPanelColumns;
+    store_panel(own, p.h, p.n, rows, column);
+    if (keeps) {
+      store_panel(own + kPanelBytes, p.gate, p.n, rows, column);
+      store_panel(own + 2 * kPanelBytes, p.up, p.n, rows, column);
+    }
+    end_epilogue_stage(shared, ring);
   }
 }
 
@@ -69,90 +77,72 @@ __device__ __forceinline__ void multiply_tile(const SwigluParams& p, const Share
 
 __device__ __forceinline__ void load_tile(const SwigluGradParams& p, const Shared& shared, Ring& ring,
                                           const Place& place) {
-  const int rank = static_cast<int>(rank_in_cluster()), column = place.column * kTileColumns + rank * 128;
+  const int rank = static_cast<int>(rank_in_cluster()), column = place.column * kTileColumns;
   const int expert = expert_of(p.lists, p.experts, place.pair * kPairSegments);
   const TileRows rows = listed_rows(p.lists, place);
   for (int k = 0; k < p.k; k += kTileDepth) {
     const Loading to = begin_stage(shared, ring, 0);
-    load_left(p, to, rows, k);
-    copy_tile_to_all({&p.w, to.barrier, to.right + rank * 2 * kBlockBytes}, k, column, expert);
+    load_rows(p.a, rows, to.barrier, to.left, k);
+    copy_tile_to_all({&p.w, to.barrier, to.right + rank * 2 * kBlockBytes}, k, column + rank * 128, expert);
     ring.advance();
   }
+#pragma unroll 1
+  for (int panel = 0; panel < kPanels; ++panel, ring.advance()) {
+    const Loading to = begin_stage(shared, ring, 0, 2 * kPanelBytes);
+    load_rows(p.gate, rows, to.barrier, to.left, column + panel * kPanelColumns);
+    load_rows(p.up, rows, to.barrier, to.left + kPanelBytes, column + panel * kPanelColumns);
+  }
 }
 
-// Where the lane's piece of a row of a chunk stands, in pieces of eight; below 0: nowhere.
-struct Pieces {
-  const WarpRows& rows;
-  int column;  // of this lane's piece of chunk 0
-  int n;
+struct GradWords {
+  Words dgate, dup, h;
+};
 
-  __device__ __forceinline__ int at(int row, int chunk) const {
-    const int here = column + chunk * (kChunk / 8);
-    return rows.has(row) && here < n ? (rows.first + row) * n + here : -1;
+__device__ __forceinline__ GradWords grad_words(const Words& gate, const Words& up, const Words& dh) {
+  GradWords made;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const SwigluGrad first = swiglu_grad(first_of(gate.word[i]), first_of(up.word[i]), first_of(dh.word[i]));
+    const SwigluGrad second = swiglu_grad(second_of(gate.word[i]), second_of(up.word[i]), second_of(dh.word[i]));
+    made.dgate.word[i] = bf16_pair(first.gate, second.gate);
+    made.dup.word[i] = bf16_pair(first.up, second.up);
+    made.h.word[i] = bf16_pair(first.h, second.h);
   }
-};
-
-// Gate and up of the pieces that hand_over gives this lane in one turn.
-struct Gates {
-  uint4 gate, up;
-
-  // Plain loads: dgate may take gate's place, piece by piece, each behind the load of the same lane.
-  __device__ __forceinline__ void load(const SwigluGradParams& p, int at) {
-    gate = up = make_uint4(0, 0, 0, 0);
-    if (at < 0) return;
-    gate = static_cast<const uint4*>(p.gate)[at];
-    up = static_cast<const uint4*>(p.up)[at];
-  }
-};
-
-struct GradPiece {
-  uint4 dgate, dup, h;
-};
-
-__device__ __forceinline__ void make_grads(uint32_t gate, uint32_t up, uint32_t dh, uint32_t& dgate, uint32_t& dup,
-                                           uint32_t& h) {
-  const SwigluGrad first = swiglu_grad(first_of(gate), first_of(up), first_of(dh));
-  const SwigluGrad second = swiglu_grad(second_of(gate), second_of(up), second_of(dh));
-  dgate = bf16_pair(first.gate, second.gate);
-  dup = bf16_pair(first.up, second.up);
-  h = bf16_pair(first.h, second.h);
-}
-
-__device__ __forceinline__ GradPiece make_grads(const uint4& gate, const uint4& up, const uint4& dh) {
-  GradPiece made;
-  make_grads(gate.x, up.x, dh.x, made.dgate.x, made.dup.x, made.h.x);
-  make_grads(gate.y, up.y, dh.y, made.dgate.y, made.dup.y, made.h.y);
-  make_grads(gate.z, up.z, dh.z, made.dgate.z, made.dup.z, made.h.z);
-  make_grads(gate.w, up.w, dh.w, made.dgate.w, made.dup.w, made.h.w);
   return made;
 }
 
+// Results take the places of gate and up in a stage, those of h the panel behind.
 template <bool kMakesH>
 __device__ __forceinline__ void multiply_tile(const SwigluGradParams& p, const Shared& shared, Ring& ring,
                                               const Place& place) {
   const WarpRows rows = listed_warp_rows(p.lists, place);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const Pieces pieces = {rows, place.column * (kTileColumns / 8) + lane % 8, p.n / 8};
-  Gates gates[4];  // by turn
-#pragma unroll
-  for (int turn = 0; turn < 4; ++turn) gates[turn].load(p, pieces.at(turn * 4 + lane / 8, 0));
   float sum[128];
 #pragma unroll
   for (float& s : sum) s = 0;
-  multiply_stages<false, false>(sum, shared, ring, (p.k + kTileDepth - 1) / kTileDepth, [](int) {});
+  multiply_rows<false>(sum, shared, ring, (p.k + kTileDepth - 1) / kTileDepth);
 #pragma unroll
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
-    put_pairs(rounded_sums(sum, chunk), way_out(shared));
-    hand_over<kPairsPitch>(way_out(shared), [&](int turn, int row, int, const uint4& dh) {
-      const Gates here = gates[turn];
-      if (chunk + 1 < kChunks) gates[turn].load(p, pieces.at(row, chunk + 1));
-      const int at = pieces.at(row, chunk);
-      if (at < 0) return;
-      const GradPiece made = make_grads(here.gate, here.up, dh);
-      static_cast<uint4*>(p.dgate)[at] = made.dgate;
-      static_cast<uint4*>(p.dup)[at] = made.dup;
-      if constexpr (kMakesH) static_cast<uint4*>(p.h)[at] = made.h;
-    });
+  for (int panel = 0; panel < kPanels; ++panel) {
+    unsigned char* const own = panel_rows(shared, ring.stage);
+    wait(shared.full + ring.stage, ring.parity);
+    Words gate = read_words(matrix_row(own)), up = read_words(matrix_row(own) + kPanelBytes);
+#pragma unroll
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      const uint32_t row = matrix_row(own) ^ quarter * 32, next = matrix_row(own) ^ (quarter + 1) % 4 * 32;
+      const GradWords made = grad_words(gate, up, rounded_sums(sum, panel, quarter));
+      if (quarter < 3) {
+        gate = read_words(next);
+        up = read_words(next + kPanelBytes);
+      }
+      write_words(row, made.dgate);
+      write_words(row + kPanelBytes, made.dup);
+      if constexpr (kMakesH) write_words(row + 2 * kPanelBytes, made.h);
+    }
+    publish_panels();
+    const int column = place.column * kTileColumns + panel * kPanelColumns;
+    store_panel(own, p.dgate, p.n, rows, column);
+    store_panel(own + kPanelBytes, p.dup, p.n, rows, column);
+    if constexpr (kMakesH) store_panel(own + 2 * kPanelBytes, p.h, p.n, rows, column);
+    end_epilogue_stage(shared, ring);
   }
 }
 
@@ -161,11 +151,11 @@ __device__ __forceinline__ void multiply_tile(const SwigluGradParams& p, const S
 __device__ __forceinline__ void run_swiglu(const SwigluParams& p) {
   const Shared shared = begin_product();
   if (threadIdx.x == 0) {
-    prefetch_map(&p.a);
+    prefetch_map(&p.a.tile);
     prefetch_map(&p.w[rank_in_cluster()]);
   }
   walk_tiles(
-      Walk{p.lists.first[p.experts] / kPairSegments, p.n / kGateColumns},
+      Walk{p.lists.first[p.experts] / kPairSegments, p.n / kGateColumns}, shared,
       [&](const Place& place, Ring& ring) { load_tile(p, shared, ring, place); },
       [&](const Place& place, Ring& ring) { multiply_tile(p, shared, ring, place); });
 }
@@ -174,19 +164,18 @@ template <bool kMakesH>
 __device__ __forceinline__ void run_swiglu_grad(const SwigluGradParams& p) {
   const Shared shared = begin_product();
   if (threadIdx.x == 0) {
-    prefetch_map(&p.a);
+    prefetch_map(&p.a.tile);
     prefetch_map(&p.w);
   }
   walk_tiles(
-      Walk{p.lists.first[p.experts] / kPairSegments, (p.n + kTileColumns - 1) / kTileColumns},
+      Walk{p.lists.first[p.experts] / kPairSegments, (p.n + kTileColumns - 1) / kTileColumns}, shared,
       [&](const Place& place, Ring& ring) { load_tile(p, shared, ring, place); },
       [&](const Place& place, Ring& ring) { multiply_tile<kMakesH>(p, shared, ring, place); });
 }
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kProductThreads, 1)
-    ragged_swiglu(const __grid_constant__ SwigluParams p) {
+extern "C" __global__ void __launch_bounds__(kProductThreads, 1) ragged_swiglu(const __grid_constant__ SwigluParams p) {
   run_swiglu(p);
 }
 

@@ -3,7 +3,7 @@
 // another in a cluster. How many there are is read on the device.
 #pragma once
 
-#include "megacpp/runtime/cuda/kernels/grouped_product.cuh"
+#include "megacpp/runtime/cuda/kernels/row_epilogue.cuh"
 
 namespace megacpp::runtime::cuda {
 
@@ -50,37 +50,43 @@ __device__ __forceinline__ TileRows listed_rows(const SegmentLists& lists, const
   return rows;
 }
 
-/// The left side of a stage, whose params have boxes of a tile's and of a segment's rows: columns [k, k + kTileDepth).
-template <typename Params>
-__device__ __forceinline__ void load_left(const Params& p, const Loading& to, const TileRows& rows, int k) {
+/// Columns [column, column + 64) of a tile's rows to `to`, where `barrier` counts them.
+__device__ __forceinline__ void load_rows(const LoadedRows& from, const TileRows& rows, uint64_t* barrier,
+                                          unsigned char* to, int column) {
   if (rows.is_one_run) {
-    copy_tile({&p.a, to.barrier, to.left}, k, rows.row[0]);
+    copy_tile({&from.tile, barrier, to}, column, rows.row[0]);
   } else {
 #pragma unroll
     for (int i = 0; i < kTileSegments; ++i)
-      copy_tile({&p.a_segment, to.barrier, to.left + i * kSegmentRows * 128}, k, rows.row[i]);
+      copy_tile({&from.segment, barrier, to + i * kSegmentRows * 128}, column, rows.row[i]);
   }
 }
 
-/// The 16 rows of a tile that one warp multiplies.
-struct WarpRows {
-  int first, used;  // of all rows; how many are to be stored
-
-  __device__ __forceinline__ bool has(int row) const { return row < used; }
-  __device__ __forceinline__ int64_t index(int row) const { return int64_t{first + row}; }
-};
-
 /// Half a segment.
 __device__ __forceinline__ WarpRows listed_warp_rows(const SegmentLists& lists, const Place& place) {
-  const int warp = static_cast<int>(threadIdx.x) / 32 - 4, half = warp % 2 * 16;
+  static_assert(kSegmentRows == 2 * kWarpRows);
+  const int warp = static_cast<int>(threadIdx.x) / 32 - 4, half = warp % 2 * kWarpRows;
   const Segment segment = lists.segments[Walk::segment(place) + warp / 2];
-  return {segment.row + half, segment.used - half};
+  return {segment.row + half, min(max(segment.used - half, 0), kWarpRows)};
+}
+
+/// sum += the product of `steps` stages of rows.
+template <bool kTransposeB>
+__device__ __forceinline__ void multiply_rows(float (&sum)[128], const Shared& shared, Ring& ring, int steps) {
+  constexpr int kSettled = 2;  // step by which the epilogue before has been stored; those up to it have other stages
+  static_assert(kStages > kSettled + 1);
+  int step = 0;
+  multiply_stages<false, kTransposeB>(sum, shared, ring, steps, [&](int) {
+    if (step++ == kSettled) settle_epilogue(shared, ring);
+  });
+  settle_epilogue(shared, ring);
 }
 
 /// One block's part of a product: `load(place, ring)` by one thread, `multiply(place, ring)` by the warps that
 /// multiply.
 template <typename Load, typename Multiply>
-__device__ __forceinline__ void walk_tiles(const Walk& walk, const Load& load, const Multiply& multiply) {
+__device__ __forceinline__ void walk_tiles(const Walk& walk, const Shared& shared, const Load& load,
+                                           const Multiply& multiply) {
   Ring ring;
   if (threadIdx.x < 128) {
     give_registers<40>();
@@ -91,6 +97,7 @@ __device__ __forceinline__ void walk_tiles(const Walk& walk, const Load& load, c
     take_registers<232>();
     for (int i = walk.first(); i < walk.count(); i += walk.stride())
       multiply(place_of(i, walk.pairs, walk.columns), ring);
+    settle_epilogue(shared, ring);
   }
   __syncwarp();
   sync_cluster();  // a block's barriers are there until the other has arrived at them for the last time

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// silu(gate) * up and its gradients on two bf16 in a word each, in f32: op by op as a generated cluster of the same ops
-// computes them (tile_source.cpp), so that a program has the same bits with either.
+// silu(gate) * up and its gradients in f32: op by op as a generated cluster of the same ops computes them
+// (tile_source.cpp), so that a program has the same bits with either.
 #pragma once
 
 #include <cstdint>
 
 namespace megacpp::runtime::cuda {
-
-__device__ __forceinline__ float first_of(uint32_t pair) { return __uint_as_float(pair << 16); }
-__device__ __forceinline__ float second_of(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
 
 __device__ __forceinline__ float logistic(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 
