@@ -7,7 +7,12 @@
 
 namespace megacpp::runtime::cuda {
 
-__device__ __forceinline__ float logistic(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
+/// What __fdividef(1.0f, 1.0f + ..) is, without its care for divisors below 2^-126.
+__device__ __forceinline__ float logistic(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(1.0f + expf(-x)));
+  return result;
+}
 
 __device__ __forceinline__ float swiglu(float gate, float up) { return gate * logistic(gate) * up; }
 
