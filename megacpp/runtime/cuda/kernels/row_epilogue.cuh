@@ -75,17 +75,17 @@ __device__ __forceinline__ Words rounded_sums(const float (&sum)[128], int panel
 /// all lanes, behind publish_panels.
 __device__ __forceinline__ void store_panel(const unsigned char* panel, const StoredRows& to, int width,
                                             const WarpRows& rows, int column) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32, piece = lane % 8, n = column + piece * 8;
   if (rows.used == kWarpRows) {
     if (lane == 0) store_tile(&to.warp, panel, column, rows.first);
-    return;
-  }
-  const int piece = lane % 8, n = column + piece * 8;
+  } else {
 #pragma unroll 1
-  for (int row = lane / 8; row < rows.used; row += 4)
-    if (n < width)
-      *reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(to.values) + int64_t{rows.first + row} * width + n) =
-          *reinterpret_cast<const uint4*>(panel + row * 128 + (piece ^ row % 8) * 16);
+    for (int row = lane / 8; row < rows.used; row += 4)
+      if (n < width)
+        *reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(to.values) + int64_t{rows.first + row} * width + n) =
+            *reinterpret_cast<const uint4*>(panel + row * 128 + (piece ^ row % 8) * 16);
+  }
+  __syncwarp();
 }
 
 /// What this warp has written is seen by its other lanes and by the tensor memory unit.
