@@ -12,12 +12,11 @@ namespace megacpp::runtime::cuda {
 
 inline constexpr int kLeftBytes = kTileRows * kTileDepth * 2;
 inline constexpr int kBlockBytes = 64 * kTileDepth * 2;  // 64 rows or columns of a tile
-inline constexpr int kMultiplyingWarps = 8;
 inline constexpr int kRasterPairs = 8;  // pairs of tiles whose rows stay in the L2 cache while columns change
 
 struct Shared {
   unsigned char* stages;   // [kStages, kStageBytes], aligned to 1024
-  unsigned char* way_out;  // [kMultiplyingWarps, kWayOutBytes]
+  unsigned char* scratch;  // [kMultiplyingWarps, kScratchBytes], likewise
   uint64_t* full;          // [kStages]
   uint64_t* empty;         // [kStages]
   uint64_t* notes;         // [kStages] what the loading warp says of a stage
@@ -25,9 +24,9 @@ struct Shared {
 
 __device__ __forceinline__ Shared shared_memory(unsigned char* raw) {
   unsigned char* const stages = raw + (1024 - shared_address(raw) % 1024) % 1024;
-  unsigned char* const way_out = stages + kStages * kStageBytes;
-  uint64_t* const full = reinterpret_cast<uint64_t*>(way_out + kMultiplyingWarps * kWayOutBytes);
-  return {stages, way_out, full, full + kStages, full + 2 * kStages};
+  unsigned char* const scratch = stages + kStages * kStageBytes;
+  uint64_t* const full = reinterpret_cast<uint64_t*>(scratch + kMultiplyingWarps * kScratchBytes);
+  return {stages, scratch, full, full + kStages, full + 2 * kStages};
 }
 
 /// By all threads; the cluster is in step afterwards.
@@ -85,24 +84,30 @@ __device__ __forceinline__ void release_stage(const Shared& shared, int stage) {
   if (lane < kClusterBlocks) arrive_at(shared.empty + stage, lane);
 }
 
+/// Starts sum += the product of a stage.
+template <bool kTransposeA, bool kTransposeB>
+__device__ __forceinline__ void start_products(float (&sum)[128], const Shared& shared, int stage) {
+  constexpr uint64_t kStepA = (kTransposeA ? 16 * 128 : 32) >> 4, kStepB = (kTransposeB ? 16 * 128 : 32) >> 4;
+  const uint32_t half = threadIdx.x / 128 - 1;
+  const uint32_t at = shared_address(shared.stages) + static_cast<uint32_t>(stage * kStageBytes);
+  const uint64_t a = tile_descriptor(at + half * kBlockBytes, kBlockBytes);
+  const uint64_t b = tile_descriptor(at + kLeftBytes, kBlockBytes);
+  begin_products();
+#pragma unroll
+  for (uint64_t k = 0; k < kTileDepth / 16; ++k)
+    multiply_64x256x16<kTransposeA, kTransposeB>(sum, a + k * kStepA, b + k * kStepB);
+  commit_products();
+}
+
 /// sum += the product of `steps` stages. `prepare(stage)` may change what it holds before it is read.
 template <bool kTransposeA, bool kTransposeB, typename Prepare>
 __device__ __forceinline__ void multiply_stages(float (&sum)[128], const Shared& shared, Ring& ring, int steps,
                                                 const Prepare& prepare) {
-  constexpr uint64_t kStepA = (kTransposeA ? 16 * 128 : 32) >> 4, kStepB = (kTransposeB ? 16 * 128 : 32) >> 4;
-  const uint32_t half = threadIdx.x / 128 - 1;
   int before = 0;
   for (int step = 0; step < steps; ++step) {
     wait(shared.full + ring.stage, ring.parity);
     prepare(ring.stage);
-    const uint32_t stage = shared_address(shared.stages) + static_cast<uint32_t>(ring.stage * kStageBytes);
-    const uint64_t a = tile_descriptor(stage + half * kBlockBytes, kBlockBytes);
-    const uint64_t b = tile_descriptor(stage + kLeftBytes, kBlockBytes);
-    begin_products();
-#pragma unroll
-    for (uint64_t k = 0; k < kTileDepth / 16; ++k)
-      multiply_64x256x16<kTransposeA, kTransposeB>(sum, a + k * kStepA, b + k * kStepB);
-    commit_products();
+    start_products<kTransposeA, kTransposeB>(sum, shared, ring.stage);
     wait_products<1>();
     if (step > 0) release_stage(shared, before);
     before = ring.stage;
@@ -112,20 +117,49 @@ __device__ __forceinline__ void multiply_stages(float (&sum)[128], const Shared&
   if (steps > 0) release_stage(shared, before);
 }
 
+/// The same of kPieces steps or more; piece(i) is other work that is done while the product of stage i is made.
+template <bool kTransposeA, bool kTransposeB, int kPieces, typename Piece>
+__device__ __forceinline__ void multiply_stages_beside(float (&sum)[128], const Shared& shared, Ring& ring, int steps,
+                                                       const Piece& piece) {
+  int before = 0;
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    wait(shared.full + ring.stage, ring.parity);
+    start_products<kTransposeA, kTransposeB>(sum, shared, ring.stage);
+    piece(i);
+    wait_products<1>();
+    if (i > 0) release_stage(shared, before);
+    before = ring.stage;
+    ring.advance();
+  }
+  for (int step = kPieces; step < steps; ++step) {
+    wait(shared.full + ring.stage, ring.parity);
+    start_products<kTransposeA, kTransposeB>(sum, shared, ring.stage);
+    wait_products<1>();
+    release_stage(shared, before);
+    before = ring.stage;
+    ring.advance();
+  }
+  wait_products<0>();
+  release_stage(shared, before);
+}
+
 /// Pairs of tiles below one another, `pairs` x `columns`: a few of them across all columns, then the next few.
 struct Place {
   int pair, column;
 };
 
 __device__ __forceinline__ Place place_of(int index, int pairs, int columns) {
+  // New for every tile: reciprocals for the divisions by it would be kept in registers that sums need.
+  asm volatile("" : "+r"(columns));
   const int first = index / (kRasterPairs * columns) * kRasterPairs;
   const int within = index - first * columns;
   const int height = min(kRasterPairs, pairs - first);
   return {first + within % height, within / height};
 }
 
-/// This warp's way out: 16 rows of 128 bytes meet in shared memory, so that whole lines go to `store(row, piece,
-/// values)`, 16 bytes of a row for each lane.
+/// Of a warp: 16 rows of 128 bytes meet in shared memory, so that whole lines go to `store(row, piece, values)`, 16
+/// bytes of a row for each lane.
 template <int kPitch, typename Store>
 __device__ __forceinline__ void hand_over(const unsigned char* memory, const Store& store) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -139,16 +173,17 @@ __device__ __forceinline__ void hand_over(const unsigned char* memory, const Sto
   __syncwarp();
 }
 
-__device__ __forceinline__ unsigned char* way_out(const Shared& shared) {
-  return shared.way_out + (threadIdx.x / 32 - 4) * kWayOutBytes;
+__device__ __forceinline__ unsigned char* warp_scratch(const Shared& shared) {
+  return shared.scratch + (threadIdx.x / 32 - 4) * kScratchBytes;
 }
 
 /// Hands the 16 x 256 sums of a warp to `store(row, column, values)`, four of a row for each lane.
 template <typename Store>
 __device__ __forceinline__ void store_rows(const float (&sum)[128], const Shared& shared, const Store& store) {
-  constexpr int kPitch = 160;
+  constexpr int kPitch = 160;  // bytes between rows
+  static_assert(kWarpRows * kPitch <= kScratchBytes);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  unsigned char* const memory = way_out(shared);
+  unsigned char* const memory = warp_scratch(shared);
 #pragma unroll
   for (int chunk = 0; chunk < kTileColumns / 32; ++chunk) {
 #pragma unroll

@@ -98,9 +98,10 @@ __device__ __forceinline__ void run(const RaggedDotParams& p) {
     prefetch_map(&p.w);
   }
   walk_tiles(
-      Walk{p.lists.first[p.experts] / kPairSegments, (p.n + kTileColumns - 1) / kTileColumns}, shared,
+      Walk{p.lists.first + p.experts, (p.n + kTileColumns - 1) / kTileColumns},
       [&](const Place& place, Ring& ring) { load_tile<kTransposed, kAdds>(p, shared, ring, place); },
-      [&](const Place& place, Ring& ring) { multiply_tile<kTransposed, kAdds>(p, shared, ring, place); });
+      [&](const Place& place, Ring& ring) { multiply_tile<kTransposed, kAdds>(p, shared, ring, place); },
+      [&](Ring& ring) { settle_epilogue(shared, ring); });
 }
 
 }  // namespace

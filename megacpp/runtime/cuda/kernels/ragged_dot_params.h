@@ -20,12 +20,14 @@ inline constexpr int kPlainThreads = 256;
 inline constexpr int kMostRowResults = 3;  // of one product
 inline constexpr int kPlainTile = 64;      // columns, and rows of a weight gradient, of a block of a plain kernel
 
-/// Shared memory of a block of a product: stages of both sides' tiles, the way out of its warps, barriers, and what
-/// aligning to 1024 bytes may take.
+/// Shared memory of a block of a product: stages of both sides' tiles, scratch, barriers, and what aligning to 1024
+/// bytes may take.
 inline constexpr int kStages = 4;
 inline constexpr int kStageBytes = (kTileRows + kTileColumns) * kTileDepth * 2;
-inline constexpr int kWayOutBytes = 16 * 160;  // of a warp: 16 rows of 128 bytes, 32 bytes apart
-inline constexpr int kProductSharedBytes = 1024 + kStages * kStageBytes + 8 * kWayOutBytes + 3 * kStages * 8;
+inline constexpr int kMultiplyingWarps = 8;
+inline constexpr int kScratchBytes = 4096;  // of a multiplying warp
+inline constexpr int kProductSharedBytes =
+    1024 + kStages * kStageBytes + kMultiplyingWarps * kScratchBytes + 3 * kStages * 8;
 
 /// Rows [row, row + used) of one expert.
 struct Segment {

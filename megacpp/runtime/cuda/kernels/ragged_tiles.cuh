@@ -25,11 +25,12 @@ __device__ __forceinline__ int expert_of(const SegmentLists& lists, int experts,
 
 /// Tiles of one block, in the order that its loading and its multiplying warps both walk.
 struct Walk {
-  int pairs, columns;
+  const int32_t* segments;  // how many, on the device
+  int columns;
 
   __device__ __forceinline__ int first() const { return static_cast<int>(blockIdx.x) / kClusterBlocks; }
   __device__ __forceinline__ int stride() const { return static_cast<int>(gridDim.x) / kClusterBlocks; }
-  __device__ __forceinline__ int count() const { return pairs * columns; }
+  __device__ __forceinline__ int pairs() const { return *segments / kPairSegments; }
   __device__ __forceinline__ static int segment(const Place& place) {
     return place.pair * kPairSegments + static_cast<int>(rank_in_cluster()) * kTileSegments;
   }
@@ -65,8 +66,8 @@ __device__ __forceinline__ void load_rows(const LoadedRows& from, const TileRows
 /// Half a segment.
 __device__ __forceinline__ WarpRows listed_warp_rows(const SegmentLists& lists, const Place& place) {
   static_assert(kSegmentRows == 2 * kWarpRows);
-  const int warp = static_cast<int>(threadIdx.x) / 32 - 4, half = warp % 2 * kWarpRows;
-  const Segment segment = lists.segments[Walk::segment(place) + warp / 2];
+  const int thread = static_cast<int>(threadIdx.x) - 128, half = thread / 32 % 2 * kWarpRows;
+  const Segment segment = lists.segments[Walk::segment(place) + thread / 64];
   return {segment.row + half, min(max(segment.used - half, 0), kWarpRows)};
 }
 
@@ -83,21 +84,23 @@ __device__ __forceinline__ void multiply_rows(float (&sum)[128], const Shared& s
 }
 
 /// One block's part of a product: `load(place, ring)` by one thread, `multiply(place, ring)` by the warps that
-/// multiply.
-template <typename Load, typename Multiply>
-__device__ __forceinline__ void walk_tiles(const Walk& walk, const Shared& shared, const Load& load,
-                                           const Multiply& multiply) {
+/// multiply, and `finish(ring)` when they have multiplied the last.
+template <typename Load, typename Multiply, typename Finish>
+__device__ __forceinline__ void walk_tiles(const Walk& walk, const Load& load, const Multiply& multiply,
+                                           const Finish& finish) {
   Ring ring;
+  // Each side reads how many tiles there are: a value of both would be spilled.
+  const auto for_each_place = [&walk](const auto& body) {
+    const int pairs = walk.pairs();
+    for (int i = walk.first(); i < pairs * walk.columns; i += walk.stride()) body(place_of(i, pairs, walk.columns));
+  };
   if (threadIdx.x < 128) {
     give_registers<40>();
-    if (threadIdx.x == 0)
-      for (int i = walk.first(); i < walk.count(); i += walk.stride())
-        load(place_of(i, walk.pairs, walk.columns), ring);
+    if (threadIdx.x == 0) for_each_place([&](const Place& place) { load(place, ring); });
   } else {
     take_registers<232>();
-    for (int i = walk.first(); i < walk.count(); i += walk.stride())
-      multiply(place_of(i, walk.pairs, walk.columns), ring);
-    settle_epilogue(shared, ring);
+    for_each_place([&](const Place& place) { multiply(place, ring); });
+    finish(ring);
   }
   __syncwarp();
   sync_cluster();  // a block's barriers are there until the other has arrived at them for the last time
