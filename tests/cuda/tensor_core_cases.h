@@ -174,7 +174,14 @@ inline std::vector<ConformanceCase> tensor_core_cases() {
   const ir::TensorType many = bf16({2, 1, 512, 3328}), deep = bf16({2, 1, 512, 200});
   add("ragged_dot", wide_experts_sample("several_tiles_a_block", {deep, bf16({4, 3328, 200}), counts, many}, 1));
   add("ragged_dot_weight", wide_experts_sample("packed", {rows, wider, counts}, 0));
+  ops::Sample wide_sums = wide_experts_sample("packed_to_f32", {rows, wider, counts}, 0);
+  wide_sums.attrs.set("dtype", std::string("f32"));
+  add("ragged_dot_weight", std::move(wide_sums));
   add("ragged_dot_weight", wide_experts_sample("accumulated", {rows, wider, counts, f32({4, 136, 200})}, 0));
+  add("ragged_dot_weight", wide_experts_sample("accumulated_bf16", {rows, wider, counts, bf16({4, 136, 200})}, 0));
+  const ir::TensorType tall = bf16({2, 1, 512, 1032}), broad = bf16({2, 1, 512, 1000});
+  add("ragged_dot_weight",
+      wide_experts_sample("several_tiles_a_block", {tall, broad, counts, f32({4, 1032, 1000})}, 0));
   for (ConformanceCase& joined : swiglu_cases()) cases.push_back(std::move(joined));
   return cases;
 }
