@@ -35,7 +35,7 @@ struct Limits {
 struct FitCheck {
   std::vector<ChipFit> chips;  // of this machine, the one with the least free memory first
   Limits limits;
-  int64_t total_bytes = 0;         // of all plans
+  int64_t total_bytes = 0;  // of all plans
   /// compile: a chip's own limit; Limits::shared_class: what all chips share; nothing: it fits.
   std::optional<OomClass> misfit;
 
