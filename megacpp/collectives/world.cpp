@@ -185,8 +185,9 @@ std::string path_over_processes(const World& world) {
   if (world.has_all_chips()) return "";
   const Properties& transport = world.properties();
   const int64_t processes = world.chips() / static_cast<int64_t>(world.local_chips().size());
+  const std::string tensors = world.path_of_tensors();
   return ", " + std::to_string(processes) + " processes over " + std::string(transport.name) +
-         (transport.has_fixed_order_sums ? ", exact sums" : ", fast sums");
+         (tensors.empty() ? "" : ", " + tensors) + (transport.has_fixed_order_sums ? ", exact sums" : ", fast sums");
 }
 
 }  // namespace megacpp::collectives

@@ -84,6 +84,9 @@ class World {
   /// The machine of every process, by process; empty where that is not known.
   virtual const std::vector<std::string>& hosts() const;
 
+  /// How tensors get from process to process: "memory read", "tensors sent"; empty where there is one way alone.
+  virtual std::string path_of_tensors() const { return ""; }
+
   /// Whether this process owns chip 0. Exactly one does: it writes what all processes share.
   bool is_coordinator() const { return local_chips().front() == 0; }
   /// Whether no other process takes part.
@@ -113,9 +116,9 @@ class World {
   [[noreturn]] static void refuse_different(const std::vector<Statement>& all);
 };
 
-/// What a run's path says of the processes that its chips are in: ", 4 processes over mpi, exact sums". Nothing where
-/// one has all of them. Runs compare on the same path alone: between processes tensors take another, and sums may have
-/// another order.
+/// What a run's path says of the processes that its chips are in: ", 4 processes over mpi, memory read, exact sums".
+/// Nothing where one has all of them. Runs compare on the same path alone: between processes tensors take another, and
+/// sums may have another order.
 std::string path_over_processes(const World& world);
 
 }  // namespace megacpp::collectives

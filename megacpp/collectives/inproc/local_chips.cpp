@@ -318,7 +318,7 @@ bool LocalChips::Chip::make_step(Lock& lock, InFlight& in_flight) {
     world_.without_lock(lock, [&] { move_data(member, step); });
   } catch (const PeerGone& gone) {
     crossing->exchange(in_flight.sequence).is_broken = true;
-    world_.crossings_->break_off(gone);
+    world_.crossings_->break_off(gone, *in_flight.call);
     return false;
   }
   rendezvous.pass(group.index);
@@ -350,7 +350,7 @@ bool LocalChips::Chip::read_message(Lock& lock, InFlight& recv) {
     world_.without_lock(lock, [&] { receive(send, *recv.call); });
   } catch (const PeerGone& gone) {
     recv.sent = {};
-    world_.crossings_->break_off(gone);
+    world_.crossings_->break_off(gone, *recv.call);
     return false;
   }
   recv.is_moved = true;

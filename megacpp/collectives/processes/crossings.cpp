@@ -27,7 +27,8 @@ constexpr std::chrono::milliseconds kFailedClosingLimit(500);
 // small part of the wait.
 constexpr microseconds kAwake(1000);
 constexpr int64_t kPartOfQuiet = 8;
-// To ask MPI takes as long as all else of a turn: chips that only wait for processes of their host ask less often.
+// To ask MPI takes as long as all else of a turn: while they do not sleep, chips that wait for processes of their host
+// alone ask less often.
 constexpr int64_t kTurnsOfAPoll = 8;
 constexpr microseconds kLongestPause(1000);
 
@@ -118,8 +119,8 @@ void Crossings::pass(CrossingGroup& group, int64_t sequence, int64_t gates) {
   if (group.sends_bytes()) wake();  // what was reduced
 }
 
-void Crossings::break_off(const PeerGone& gone) {
-  if (!broken_) broken_ = {.process = gone.process(), .why = gone.what(), .since = LocalChips::Clock::now()};
+void Crossings::break_off(const PeerGone& gone, const Call& call) {
+  if (!broken_) broken_ = {gone.process(), gone.what(), to_string(call), LocalChips::Clock::now()};
 }
 
 // Letters leave at once where nobody uses the endpoint. Whoever does takes them along; bytes are the thread's, unless a
@@ -246,8 +247,9 @@ void Crossings::hand_over() {
   if (!chips_.wake_waiting() && needs_thread()) wake();
 }
 
+// Also for one that was handed the turns and found its call complete.
 Crossings::Driver::~Driver() {
-  if (is_driving()) crossings_->hand_over();
+  if (crossings_ != nullptr && (is_driving() || !crossings_->driver_)) crossings_->hand_over();
 }
 
 bool Crossings::Driver::claim() {
@@ -260,8 +262,8 @@ bool Crossings::Driver::claim() {
 }
 
 bool Crossings::Driver::take_turn(Lock& lock) {
-  const bool is_busy =
-      crossings_->take_turn(lock, ++crossings_->turns_ % kTurnsOfAPoll == 0 ? Poll::always : Poll::if_needed);
+  const bool asks = ++crossings_->turns_ % kTurnsOfAPoll == 0 || pause().count() > 0;
+  const bool is_busy = crossings_->take_turn(lock, asks ? Poll::always : Poll::if_needed);
   if (is_busy) last_event_ = LocalChips::Clock::now();
   return is_busy;
 }

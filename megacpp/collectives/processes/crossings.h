@@ -76,7 +76,7 @@ class Crossings final : private Endpoint::Receiver {
   /// Where the buffers of its send are. PeerGone.
   Remote find_remote(const InFlight& recv);
   /// The buffers of a neighbour could not be read: a failure, unless another is heard of that is its cause.
-  void break_off(const PeerGone& gone);
+  void break_off(const PeerGone& gone, const Call& call);
   void propose(const Failure& failure);
   /// Whether the process that decides which failure counts did not answer when it was asked.
   bool is_arbiter_silent() const { return is_silent_[static_cast<size_t>(arbiter())]; }
@@ -131,6 +131,7 @@ class Crossings final : private Endpoint::Receiver {
   struct Broken {
     int64_t process = 0;
     std::string why;
+    std::string call;
     LocalChips::Clock::time_point since;
   };
   struct Answer {

@@ -198,7 +198,8 @@ void Crossings::on_lost(int64_t process, const std::string& why) {
 // A process that has gone is a failure where something is still wanted of it, and none at the end of a run.
 void Crossings::look_for_losses(Lock& lock) {
   if (broken_ && !chips_.has_failed() && LocalChips::Clock::now() - broken_->since >= kBrokenLimit)
-    lost_[static_cast<size_t>(broken_->process)] = broken_->why;
+    chips_.fail(lock, {chips_of(broken_->process).front(),
+                       name_of(broken_->process) + " is gone (" + broken_->why + ") in " + broken_->call});
   for (int64_t process = 0; process < endpoint_->processes(); ++process) {
     const std::optional<std::string> lost = lost_[static_cast<size_t>(process)];
     if (!lost || chips_.has_failed()) continue;
@@ -279,8 +280,13 @@ std::string Crossings::who_waits(const FrameHeader& header) {
     const std::vector<int64_t>& local = group->calls().local();
     int64_t most = 1;  // gates passed by those who are furthest; others wait for whoever has passed fewer
     for (const int64_t index : local) most = std::max(most, rendezvous.gates_passed(index));
+    // Or for one whose next step needs nobody else.
+    const auto is_due = [&](int64_t index) {
+      return rendezvous.is_step_due(index) && group->may_step(header.sequence, rendezvous.gates_passed(index));
+    };
     for (const int64_t index : local)
-      if (rendezvous.gates_passed(index) < most) chips.push_back(group->calls().members()[static_cast<size_t>(index)]);
+      if (rendezvous.gates_passed(index) < most || is_due(index))
+        chips.push_back(group->calls().members()[static_cast<size_t>(index)]);
   }
   std::string numbers, states;
   for (const int64_t chip : chips) {

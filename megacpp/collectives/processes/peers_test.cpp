@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,10 +93,17 @@ TEST(PeersTest, WhoIsNotWhatItStatesIsNone) {
   EXPECT_FALSE(find_neighbour(1, ""));
   EXPECT_FALSE(find_neighbour(1, "another-kernel" + statement.substr(statement.find(' '))));
   Child child;
+  const pid_t ended = child.pid();
   child.end();
-  const size_t pid = statement.find(' ') + 1, behind_pid = statement.find(' ', pid);
-  EXPECT_FALSE(
-      find_neighbour(1, statement.substr(0, pid) + std::to_string(child.pid()) + statement.substr(behind_pid)));
+  std::istringstream words(statement);
+  std::string kernel, pid, address, token, file;
+  words >> kernel >> pid >> address >> token >> file;
+  const auto stated = [&](const std::string& whose, const std::string& number) {
+    return kernel + " " + whose + " " + address + " " + number + " " + file;
+  };
+  EXPECT_TRUE(find_neighbour(1, stated(pid, token)));
+  EXPECT_FALSE(find_neighbour(1, stated(std::to_string(ended), token))) << "it has ended";
+  EXPECT_FALSE(find_neighbour(1, stated(pid, token + "1"))) << "another process has its number";
   EXPECT_FALSE(find_neighbour(1, statement + "9")) << "another file than its board";
 }
 

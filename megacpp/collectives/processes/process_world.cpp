@@ -2,6 +2,9 @@
 #include "megacpp/collectives/processes/process_world.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <utility>
 
 #include "megacpp/base/error.h"
@@ -27,13 +30,33 @@ std::vector<std::optional<Neighbour>> readable(const std::vector<std::string>& m
   return neighbours;
 }
 
-// A letter a process. Those that read each other exchange no bytes, so both must.
-constexpr char kIsRead = 'r', kIsNotRead = '-';
+// "1 2 7": numbers of processes. Those that read each other exchange no bytes, so both must.
+std::string numbers_of(const std::vector<std::optional<Neighbour>>& neighbours) {
+  std::string text;
+  for (const std::optional<Neighbour>& neighbour : neighbours)
+    if (neighbour) text += (text.empty() ? "" : " ") + std::to_string(neighbour->peer.process);
+  return text;
+}
 
-std::string letters_of(const std::vector<std::optional<Neighbour>>& neighbours) {
-  std::string letters;
-  for (const std::optional<Neighbour>& neighbour : neighbours) letters += neighbour ? kIsRead : kIsNotRead;
-  return letters;
+std::vector<std::set<int64_t>> readers_of(const std::vector<std::string>& texts) {
+  std::vector<std::set<int64_t>> readers;
+  for (const std::string& text : texts) {
+    std::istringstream numbers(text);
+    readers.emplace_back(std::istream_iterator<int64_t>(numbers), std::istream_iterator<int64_t>());
+  }
+  return readers;
+}
+
+// The same words in every process.
+std::string words_for(const std::vector<std::set<int64_t>>& readers) {
+  int64_t pairs = 0;
+  for (size_t a = 0; a < readers.size(); ++a)
+    for (const int64_t b : readers[a])
+      pairs += static_cast<int64_t>(a) < b && readers[static_cast<size_t>(b)].contains(static_cast<int64_t>(a)) ? 1 : 0;
+  const auto count = static_cast<int64_t>(readers.size());
+  if (pairs == 0) return "tensors sent";
+  if (pairs == count * (count - 1) / 2) return "memory read";
+  return "memory read by " + std::to_string(pairs) + " of " + std::to_string(count * (count - 1) / 2) + " pairs";
 }
 
 }  // namespace
@@ -61,9 +84,10 @@ ProcessWorld::ProcessWorld(const Options& options, std::unique_ptr<Endpoint> end
   }
   crossings_.set_hosts(hosts_);
   std::vector<std::optional<Neighbour>> neighbours = readable(memories, process_);
-  const std::vector<std::string> readers = crossings_.gather(letters_of(neighbours), timeouts);
+  const std::vector<std::set<int64_t>> readers = readers_of(crossings_.gather(numbers_of(neighbours), timeouts));
   for (size_t other = 0; other < neighbours.size(); ++other)
-    if (readers[other][static_cast<size_t>(process_)] != kIsRead) neighbours[other].reset();
+    if (!readers[other].contains(process_)) neighbours[other].reset();
+  path_of_tensors_ = words_for(readers);
   crossings_.set_neighbours(std::move(neighbours));
 }
 

@@ -47,6 +47,7 @@ class ProcessWorld final : public World {
   }
   int64_t process() const override { return process_; }
   const std::vector<std::string>& hosts() const override { return hosts_; }
+  std::string path_of_tensors() const override { return path_of_tensors_; }
 
  protected:
   std::vector<std::string> gather(const std::string& own) override {
@@ -62,6 +63,7 @@ class ProcessWorld final : public World {
   const std::chrono::milliseconds answer_limit_;
   LocalChips chips_;
   std::vector<std::string> hosts_;
+  std::string path_of_tensors_;
   Crossings crossings_;  // ends before the chips whose buffers it moves
 };
 

@@ -153,6 +153,62 @@ TEST(ProcessWorldTest, AKilledProcessIsNamedWithWhatItWasNeededFor) {
             "block03.sum");
 }
 
+Call gather_of(const Group& group, std::vector<float>& buffer) {
+  return {.kind = Kind::all_gather,
+          .group = &group,
+          .parts = {{.in = buffer.data(), .out = buffer.data() + 8, .shape = {8}}},
+          .where = "block04.gather"};
+}
+
+// It has read what it needs and done its part; its own operand went with it.
+TEST(ProcessWorldTest, AProcessThatEndsBeforeItsBuffersWereReadIsNamed) {
+  TwoProcesses processes(std::chrono::minutes(1), [](World& world) {
+    std::vector<float> buffer(24, 1.0f);
+    const Call gather = gather_of(world.communicator(1).create_group({0, 1}), buffer);
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      ::raise(SIGKILL);
+    }).detach();
+    world.communicator(1).run(gather, kHostThread);
+  });
+  std::vector<float> buffer(24, 2.0f);
+  const Call gather = gather_of(processes.chip().create_group({0, 1}), buffer);
+  const Ticket ticket = processes.chip().start(gather, kHostThread);
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  const base::Problem problem = problem_of(Code::E3101, [&] { processes.chip().finish(ticket, kHostThread); });
+  EXPECT_NE(problem.got.find("chip 1 failed: process 1 on host1 (chip 1) is gone ("), std::string::npos) << problem.got;
+  EXPECT_NE(problem.got.find("in all_gather of f32[8] along 0 in block04.gather"), std::string::npos) << problem.got;
+}
+
+// All have started the call, and one of them does not get to finish it.
+TEST(ProcessWorldTest, AChipThatHangsBeforeItFinishesIsNamed) {
+  for (const testing_support::Hosts hosts : {testing_support::Hosts::one, testing_support::Hosts::each_own}) {
+    ProcessWorld::Options options = one_chip_each(2);
+    options.wait_limit = std::chrono::milliseconds(100);
+    const auto worlds = testing_support::process_worlds(options, hosts);
+    std::vector<std::vector<float>> buffers(2, std::vector<float>(512, 1.0f));
+    std::vector<Call> calls;
+    for (const size_t chip : {0, 1})
+      calls.push_back(
+          sum_of(worlds[chip]->communicator(static_cast<int64_t>(chip)).create_group({0, 1}), buffers[chip]));
+    worlds[1]->communicator(1).start(calls[1], kHostThread);
+    const base::Problem problem =
+        problem_of(Code::E3102, [&] { worlds[0]->communicator(0).run(calls[0], kHostThread); });
+    EXPECT_EQ(problem.got, "waited 0.1 s for chip 1; chip 1 has in flight all_reduce (sum) of f32[8] in block03.sum");
+  }
+}
+
+TEST(ProcessWorldTest, ThePathSaysHowTensorsGoFromProcessToProcess) {
+  using testing_support::Hosts;
+  for (const auto& [hosts, words] :
+       {std::pair(Hosts::one, "memory read"), std::pair(Hosts::two, "memory read by 1 of 3 pairs"),
+        std::pair(Hosts::each_own, "tensors sent")}) {
+    const auto worlds = testing_support::process_worlds(one_chip_each(3), hosts);
+    for (const auto& world : worlds)
+      EXPECT_EQ(path_over_processes(*world), std::string(", 3 processes over test, ") + words + ", exact sums");
+  }
+}
+
 TEST(ProcessWorldTest, AProcessThatIsStoppedDoesNotAnswer) {
   TwoProcesses processes(std::chrono::milliseconds(50), [](World&) { ::pause(); });
   processes.stop_child();
