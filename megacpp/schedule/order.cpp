@@ -6,7 +6,6 @@
 #include <set>
 
 #include "megacpp/base/error.h"
-#include "megacpp/ops/op_def.h"
 #include "megacpp/schedule/rewrite.h"
 
 namespace megacpp::schedule {
@@ -14,99 +13,64 @@ namespace {
 
 using Order = std::vector<uint32_t>;
 
-// Which bytes a value is, and how many of their readers have not run yet; outputs are never freed. A view is the bytes
-// of its operand. Inputs, and what takes over the buffer of one, are there in every order: counting these would put
-// gradients, which all are, off to the end.
+// Counts how many readers of each value have not run yet; outputs are never freed. Inputs, and outputs that take over
+// the buffer of one, are there in every order: counting these would put gradients, which all are, off to the end.
 class Liveness {
  public:
   explicit Liveness(const ir::Graph& graph)
-      : graph_(graph), readers_(graph.values().size()), left_(graph.values().size()) {
-    find_bytes();
-    for (uint32_t n = 0; n < graph.nodes().size(); ++n)
-      for_each_read(n, [&](ir::ValueId bytes) { readers_[bytes.index].push_back(n); });
-    for (size_t v = 0; v < left_.size(); ++v) left_[v] = readers_[v].size();
-    for (const ir::Output& output : graph.outputs()) ++left_[bytes_of_[output.value.index].index];
-    find_counted();
+      : graph_(graph), users_(graph.users()), left_(graph.values().size()), is_counted_(graph.values().size()) {
+    for (size_t v = 0; v < left_.size(); ++v) left_[v] = users_[v].size();
+    for (const ir::Node& node : graph.nodes())
+      for (const ir::ValueId result : node.results) is_counted_[result.index] = node.op != ir::kInputOp;
+    for (const ir::Output& output : graph.outputs()) {
+      ++left_[output.value.index];
+      if (!output.donated.empty()) is_counted_[output.value.index] = false;
+    }
   }
 
-  /// Of bytes, named by the value that was made there first: the nodes that read them under any name, ascending.
-  const std::vector<uint32_t>& readers(ir::ValueId bytes) const { return readers_[bytes.index]; }
-  size_t left(ir::ValueId bytes) const { return left_[bytes.index]; }
+  bool is_counted(ir::ValueId value) const { return is_counted_[value.index]; }
+  const std::vector<ir::NodeId>& users(ir::ValueId value) const { return users_[value.index]; }
+  size_t left(ir::ValueId value) const { return left_[value.index]; }
 
   int64_t allocated(uint32_t node) const {
     int64_t bytes = 0;
     for (const ir::ValueId result : graph_.nodes()[node].results)
-      if (is_counted_[result.index]) bytes += graph_.type(result).bytes();
+      if (is_counted(result)) bytes += graph_.type(result).bytes();
     return bytes;
   }
 
-  // Bytes that die when the node runs now: results that nothing reads among them.
+  // Bytes that die when the node runs now.
   int64_t freed(uint32_t node) const {
-    int64_t total = 0;
-    for (const ir::ValueId result : graph_.nodes()[node].results)
-      if (is_counted_[result.index] && left_[result.index] == 0) total += graph_.type(result).bytes();
-    for_each_read(node, [&](ir::ValueId bytes) {
-      if (is_counted_[bytes.index] && left_[bytes.index] == 1) total += graph_.type(bytes).bytes();
+    int64_t bytes = 0;
+    for_each_operand(node, [&](ir::ValueId operand) {
+      if (is_counted(operand) && left_[operand.index] == 1) bytes += graph_.type(operand).bytes();
     });
-    return total;
+    return bytes;
   }
 
   template <typename Body>
   void run(uint32_t node, const Body& after_read) {
-    for_each_read(node, [&](ir::ValueId bytes) {
-      --left_[bytes.index];
-      after_read(bytes);
+    for_each_operand(node, [&](ir::ValueId operand) {
+      --left_[operand.index];
+      after_read(operand);
     });
   }
 
  private:
-  void find_bytes() {
-    for (uint32_t v = 0; v < graph_.values().size(); ++v) bytes_of_.push_back({v});
-    for (const ir::Node& node : graph_.nodes()) {
-      if (!is_view(node)) continue;
-      for (size_t r = 0; r < node.results.size(); ++r)
-        bytes_of_[node.results[r].index] = bytes_of_[node.operands[r].index];
-    }
-  }
-
-  void find_counted() {
-    is_counted_.resize(graph_.values().size());
-    for (const ir::Node& node : graph_.nodes())
-      for (const ir::ValueId result : node.results)
-        is_counted_[result.index] = node.op != ir::kInputOp && !is_view(node);
-    for (const ir::Output& output : graph_.outputs())
-      if (!output.donated.empty()) is_counted_[bytes_of_[output.value.index].index] = false;
-    for (size_t n = graph_.nodes().size(); n-- > 0;) add_up_in_state(graph_.nodes()[n]);
-  }
-
-  // A sum that ops add to one after the other, the last of them replacing a state, is there from the first on.
-  void add_up_in_state(const ir::Node& node) {
-    const int addend = ops::op_def(node.op).addend;
-    if (addend < 0 || node.operands.size() <= static_cast<size_t>(addend) || is_counted_[node.results[0].index]) return;
-    const ir::ValueId sum = node.operands[static_cast<size_t>(addend)];
-    const bool is_sum = graph_.value(sum).result == 0 && ops::op_def(graph_.producer(sum).op).addend >= 0;
-    if (is_sum && left_[sum.index] == 1) is_counted_[sum.index] = false;
-  }
-
-  static bool is_view(const ir::Node& node) { return ops::op_def(node.op).is_view; }
-
-  // All that a node reads, each once.
+  // Each distinct operand once.
   template <typename Body>
-  void for_each_read(uint32_t n, const Body& body) const {
-    std::vector<ir::ValueId> seen;
-    for (const ir::ValueId operand : graph_.nodes()[n].operands) {
-      const ir::ValueId bytes = bytes_of_[operand.index];
-      if (std::find(seen.begin(), seen.end(), bytes) != seen.end()) continue;
-      seen.push_back(bytes);
-      body(bytes);
-    }
+  void for_each_operand(uint32_t node, const Body& body) const {
+    const auto& operands = graph_.nodes()[node].operands;
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (std::find(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(i), operands[i]) ==
+          operands.begin() + static_cast<std::ptrdiff_t>(i))
+        body(operands[i]);
   }
 
   const ir::Graph& graph_;
-  std::vector<ir::ValueId> bytes_of_;           // by value
-  std::vector<std::vector<uint32_t>> readers_;  // by bytes
-  std::vector<size_t> left_;                    // by bytes: readers and outputs
-  std::vector<bool> is_counted_;                // by bytes
+  std::vector<std::vector<ir::NodeId>> users_;
+  std::vector<size_t> left_;
+  std::vector<bool> is_counted_;
 };
 
 int64_t peak_of(const ir::Graph& graph, const Order& order) {
@@ -129,10 +93,10 @@ Order source_order(const ir::Graph& graph) {
 
 Order greedy_order(const ir::Graph& graph) {
   Liveness liveness(graph);
-  const std::vector<std::vector<ir::NodeId>> users = graph.users();
   std::vector<size_t> waiting(graph.nodes().size(), 0);  // distinct operands not yet computed
-  for (const std::vector<ir::NodeId>& of_value : users)
-    for (const ir::NodeId user : of_value) ++waiting[user.index];
+  for (const ir::Node& node : graph.nodes())
+    for (const ir::ValueId result : node.results)
+      for (const ir::NodeId user : liveness.users(result)) ++waiting[user.index];
   std::set<std::pair<int64_t, uint32_t>> ready;  // (net bytes, node): cheapest first, then as written
   std::vector<int64_t> key(graph.nodes().size(), 0);
   const auto insert = [&](uint32_t node) {
@@ -148,16 +112,17 @@ Order greedy_order(const ir::Graph& graph) {
     ready.erase(ready.begin());
     order.push_back(node);
     done[node] = true;
-    liveness.run(node, [&](ir::ValueId bytes) {
-      if (liveness.left(bytes) != 1) return;
-      for (const uint32_t reader : liveness.readers(bytes)) {  // the last now frees them: cheaper than before
-        if (done[reader] || waiting[reader] != 0) continue;
-        ready.erase({key[reader], reader});
-        insert(reader);
+    liveness.run(node, [&](ir::ValueId operand) {
+      if (liveness.left(operand) != 1) return;
+      for (const ir::NodeId user :
+           liveness.users(operand)) {  // the last reader now frees the value: cheaper than before
+        if (done[user.index] || waiting[user.index] != 0) continue;
+        ready.erase({key[user.index], user.index});
+        insert(user.index);
       }
     });
     for (const ir::ValueId result : graph.nodes()[node].results)
-      for (const ir::NodeId user : users[result.index])
+      for (const ir::NodeId user : liveness.users(result))
         if (--waiting[user.index] == 0) insert(user.index);
   }
   MEGACPP_CHECK(order.size() == graph.nodes().size()) << "the graph has a cycle";

@@ -9,8 +9,8 @@ namespace megacpp::schedule {
 
 ir::Graph order_for_low_peak(const ir::Graph& graph);
 
-/// Most bytes of node results alive at once when nodes run in graph order. A view takes none; nor do inputs and what is
-/// made in their place: outputs that replace them, seen through views or not, and the sums that such an output adds to.
+/// Most bytes of node results alive at once when nodes run in graph order; inputs and outputs in their place are not
+/// counted.
 int64_t simulated_peak(const ir::Graph& graph);
 
 }  // namespace megacpp::schedule
