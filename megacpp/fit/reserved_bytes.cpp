@@ -17,10 +17,14 @@ namespace {
 
 constexpr const char* kKeepsAll = "none";
 
+// Of the steps that the rule was fitted to. Beyond, attention is a loop over blocks and temporaries weigh more.
+constexpr int64_t kLongestSequence = 4096;
+
 bool has_rule(const Estimate& estimate, const hw::Chip& device) {
   const recipe::Recipe& recipe = estimate.recipe;
   return device.reserved_per_kept > 0 && recipe::has_block_loops(recipe) && recipe.xla.placement == "megacpp" &&
-         recipe.train.precision == "bf16" && estimate.compiled.stages.size() == 1;
+         recipe.train.precision == "bf16" && recipe.train.sequence <= kLongestSequence &&
+         estimate.compiled.stages.size() == 1;
 }
 
 bool keeps_all(const recipe::Recipe& recipe, char letter) {

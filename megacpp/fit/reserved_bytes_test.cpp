@@ -113,6 +113,7 @@ TEST(ReservedBytesTest, NothingIsExpectedWhereNoRuleIsKnown) {
   EXPECT_FALSE(planned({"xla.placement=xla"}).reserved);
   EXPECT_FALSE(planned({"train.precision=f32"}).reserved);
   EXPECT_FALSE(planned({"model.depth=1"}).reserved) << "no loop";
+  EXPECT_FALSE(planned({"train.sequence=8192"}).reserved) << "no step of such a length was recorded";
   EXPECT_FALSE(planned({}, test_assumptions("v5e:2x2")).reserved) << "its file says nothing";
   Assumptions own_kernels = test_assumptions("v6e:2x2");
   own_kernels.slice.chip.reserved_per_kept = 0;

@@ -83,7 +83,8 @@ struct LoadedRows {
 /// bf16[rows, ..] that are written: boxes of a warp's rows; where those are not all in use they go row by row.
 struct StoredRows {
   TileMap warp;
-  void* values;  // null: not wanted
+  void* values;        // null: not wanted
+  uint64_t unused[7];  // up to the alignment: what launches are handed holds no stale words
 };
 
 /// result[row, n] = sum over k of a[row, k] * w[expert of row, k, n], w as [E,k,n] or, transposed, [E,n,k]; with

@@ -70,7 +70,8 @@ LoadedRows loaded_rows(const Driver& driver, const RowsTensor& tensor) {
 
 StoredRows stored_rows(const Driver& driver, const RowsTensor& tensor) {
   return {.warp = tile_map(driver, {tensor.address, tensor.columns, tensor.rows, kWarpRows}),
-          .values = rows_pointer<void>(tensor.address)};
+          .values = rows_pointer<void>(tensor.address),
+          .unused = {}};
 }
 
 LaunchShape product_shape(const Toolbox& toolbox) {
