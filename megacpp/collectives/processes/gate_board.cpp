@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <string>
 
 namespace megacpp::collectives {
@@ -40,6 +41,8 @@ GateBoard::~GateBoard() {
 GateSlot* GateBoard::add_group(uint64_t id) {
   const uint64_t number = layout_->count.load(std::memory_order_relaxed);
   if (number == GateBoardLayout::kGroups) return nullptr;
+  // Memory is taken now, and not by calls of later steps. The slots are zero already.
+  std::memset(static_cast<void*>(layout_->slots[number]), 0, sizeof(layout_->slots[number]));
   layout_->ids[number].store(id, std::memory_order_relaxed);
   layout_->count.store(number + 1, std::memory_order_release);
   return layout_->slots[number];

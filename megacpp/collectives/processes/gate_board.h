@@ -67,7 +67,7 @@ class GateBoard {
   GateBoard& operator=(const GateBoard&) = delete;
 
   int file() const { return file_; }
-  /// The slots of a new group, kGateSlots; null where the board is full.
+  /// The slots of a new group, kGateSlots, whose memory is taken from here on; null where the board is full.
   GateSlot* add_group(uint64_t id);
 
  private:

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,6 +134,20 @@ TEST(GateBoardTest, ABoardThatIsFullTakesNoMoreGroups) {
   const std::unique_ptr<GateBoard> board = make_own_board();
   for (size_t i = 0; i < GateBoardLayout::kGroups; ++i) ASSERT_NE(board->add_group(i), nullptr);
   EXPECT_EQ(board->add_group(GateBoardLayout::kGroups), nullptr);
+}
+
+int64_t blocks_of(int file) {
+  struct stat status = {};
+  return ::fstat(file, &status) == 0 ? static_cast<int64_t>(status.st_blocks) : -1;
+}
+
+TEST(GateBoardTest, CallsOfAGroupTakeNoMemoryThatItsSlotsHaveNotTaken) {
+  const std::unique_ptr<GateBoard> board = make_own_board();
+  GateSlot* const slots = board->add_group(42);
+  const int64_t made = blocks_of(board->file());
+  ASSERT_GT(made, 0);
+  for (size_t i = 0; i < kGateSlots; ++i) slots[i].open(static_cast<int64_t>(i), {.hash = i, .addresses = {}});
+  EXPECT_EQ(blocks_of(board->file()), made);
 }
 
 // A list is read once, and again when it says something else.
