@@ -38,9 +38,15 @@ std::string kernel_identity() {
 
 std::unique_ptr<GateBoard> make_own_board() { return GateBoard::make(token()); }
 
+bool needs_leave_to_be_read(const std::string& ptrace_scope, pid_t launcher) {
+  return ptrace_scope == "1" && launcher > 1;
+}
+
 std::string memory_statement(const GateBoard& board) {
-  // Where the kernel lets a process be read by its ancestors alone (Yama), what the launcher started may read as well.
-  ::prctl(PR_SET_PTRACER, static_cast<unsigned long>(::getppid()), 0, 0, 0);
+  std::string ptrace_scope;
+  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> ptrace_scope;
+  if (const pid_t launcher = ::getppid(); needs_leave_to_be_read(ptrace_scope, launcher))
+    ::prctl(PR_SET_PTRACER, static_cast<unsigned long>(launcher), 0, 0, 0);
   std::ostringstream text;
   text << kernel_identity() << ' ' << ::getpid() << ' ' << reinterpret_cast<uintptr_t>(&token()) << ' ' << token()
        << ' ' << board.file();

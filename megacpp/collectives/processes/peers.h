@@ -3,6 +3,8 @@
 // (another container or user, a kernel that forbids it) is found out when processes meet, and is sent to instead.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,7 +23,10 @@ struct Neighbour {
 
 /// Null where this process cannot be read by others.
 std::unique_ptr<GateBoard> make_own_board();
-/// What others need to read this process: it is told to all of them, and lets those of its launcher do so.
+/// Whether this process must let what its launcher has started read it: where kernel.yama.ptrace_scope lets ancestors
+/// alone. Not where that is process 1, since the launcher has ended or is the first of a container: all descend of it.
+bool needs_leave_to_be_read(const std::string& ptrace_scope, pid_t launcher);
+/// What others need to read this process: it is told to all of them, and gives that leave.
 std::string memory_statement(const GateBoard& board);
 /// Whether the process with this number can be read: a number in its memory is compared with what it states.
 std::optional<Neighbour> find_neighbour(int64_t process, const std::string& statement);

@@ -108,6 +108,18 @@ TEST(PeersTest, WhoIsNotWhatItStatesIsNone) {
   EXPECT_FALSE(find_neighbour(1, statement + "9")) << "another file than its board";
 }
 
+TEST(PeersTest, LeaveToBeReadIsGivenWhereTheKernelWantsItAndToALauncherAlone) {
+  struct Row {
+    std::string ptrace_scope;  // empty: a kernel without it
+    pid_t launcher;
+    bool is_given;
+  };
+  for (const Row& row : {Row{"1", 4711, true}, Row{"1", 1, false}, Row{"1", 0, false}, Row{"", 4711, false},
+                         Row{"0", 4711, false}, Row{"2", 4711, false}, Row{"3", 4711, false}})
+    EXPECT_EQ(needs_leave_to_be_read(row.ptrace_scope, row.launcher), row.is_given)
+        << row.ptrace_scope << ", launcher " << row.launcher;
+}
+
 TEST(GateBoardTest, GatesOfACallAreSeenThroughTheOthersView) {
   const std::unique_ptr<GateBoard> board = make_own_board();
   const std::optional<Neighbour> self = find_neighbour(0, memory_statement(*board));
