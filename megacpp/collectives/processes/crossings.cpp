@@ -120,7 +120,10 @@ void Crossings::pass(CrossingGroup& group, int64_t sequence, int64_t gates) {
 }
 
 void Crossings::break_off(const PeerGone& gone, const Call& call) {
-  if (!broken_) broken_ = {gone.process(), gone.what(), to_string(call), LocalChips::Clock::now()};
+  if (broken_) return;
+  const std::string why = gone.what();
+  broken_ = {gone.process(), (gone.has_ended() ? " is gone (" + why + ")" : ": " + why) + " in " + to_string(call),
+             LocalChips::Clock::now()};
 }
 
 // Letters leave at once where nobody uses the endpoint. Whoever does takes them along; bytes are the thread's, unless a

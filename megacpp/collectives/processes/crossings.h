@@ -130,8 +130,7 @@ class Crossings final : private Endpoint::Receiver {
   };
   struct Broken {
     int64_t process = 0;
-    std::string why;
-    std::string call;
+    std::string what;  // " is gone (...) in all_gather ..."
     LocalChips::Clock::time_point since;
   };
   struct Answer {

@@ -198,8 +198,7 @@ void Crossings::on_lost(int64_t process, const std::string& why) {
 // A process that has gone is a failure where something is still wanted of it, and none at the end of a run.
 void Crossings::look_for_losses(Lock& lock) {
   if (broken_ && !chips_.has_failed() && LocalChips::Clock::now() - broken_->since >= kBrokenLimit)
-    chips_.fail(lock, {chips_of(broken_->process).front(),
-                       name_of(broken_->process) + " is gone (" + broken_->why + ") in " + broken_->call});
+    chips_.fail(lock, {chips_of(broken_->process).front(), name_of(broken_->process) + broken_->what});
   for (int64_t process = 0; process < endpoint_->processes(); ++process) {
     const std::optional<std::string> lost = lost_[static_cast<size_t>(process)];
     if (!lost || chips_.has_failed()) continue;

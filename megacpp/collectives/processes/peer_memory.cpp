@@ -15,7 +15,9 @@ bool ends_at(const iovec& range, const void* end) {
 }  // namespace
 
 PeerGone::PeerGone(int64_t process, int error)
-    : process_(process), what_(std::string("its memory cannot be read: ") + std::strerror(error)) {}
+    : process_(process),
+      has_ended_(error == ESRCH),
+      what_(std::string("its memory cannot be read: ") + std::strerror(error)) {}
 
 void PeerReads::add(void* to, uint64_t from, int64_t bytes) {
   if (bytes == 0) return;

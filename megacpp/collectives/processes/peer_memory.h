@@ -26,15 +26,18 @@ struct Peer {
   pid_t pid = 0;
 };
 
-/// Its memory can no longer be read: it has ended, or ends.
+/// Its memory can no longer be read: it has ended or ends, mostly.
 class PeerGone final : public std::exception {
  public:
   PeerGone(int64_t process, int error);
   int64_t process() const { return process_; }
+  /// Else the kernel refuses: it lacks memory, or the buffers are not there.
+  bool has_ended() const { return has_ended_; }
   const char* what() const noexcept override { return what_.c_str(); }
 
  private:
   int64_t process_;
+  bool has_ended_;
   std::string what_;
 };
 

@@ -74,6 +74,7 @@ TEST(PeerReadsTest, AProcessThatHasEndedIsNamed) {
     FAIL() << "read from nobody";
   } catch (const PeerGone& gone) {
     EXPECT_EQ(gone.process(), 7);
+    EXPECT_TRUE(gone.has_ended());
     EXPECT_STREQ(gone.what(), "its memory cannot be read: No such process");
   }
 }

@@ -4,6 +4,7 @@
 #include "megacpp/collectives/processes/process_world.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -178,6 +179,25 @@ TEST(ProcessWorldTest, AProcessThatEndsBeforeItsBuffersWereReadIsNamed) {
   const base::Problem problem = problem_of(Code::E3101, [&] { processes.chip().finish(ticket, kHostThread); });
   EXPECT_NE(problem.got.find("chip 1 failed: process 1 on host1 (chip 1) is gone ("), std::string::npos) << problem.got;
   EXPECT_NE(problem.got.find("in all_gather of f32[8] along 0 in block04.gather"), std::string::npos) << problem.got;
+}
+
+// Its process lives, and what it sends from cannot be read: as of a kernel that lacks memory, or buffers that are gone.
+TEST(ProcessWorldTest, AProcessThatCannotBeReadIsNotSaidToBeGone) {
+  const auto worlds = testing_support::process_worlds(one_chip_each(2));
+  ASSERT_EQ(worlds[0]->path_of_tensors(), "memory read");
+  constexpr size_t kBytes = 8 * sizeof(float);
+  void* const nowhere = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(nowhere, MAP_FAILED);
+  std::vector<float> buffer(8);
+  const Call recv = {
+      .kind = Kind::recv, .peer = 1, .parts = {{.out = buffer.data(), .shape = {8}}}, .where = "stage1.recv"};
+  const Call send = {.kind = Kind::send, .peer = 0, .parts = {{.in = nowhere, .shape = {8}}}, .where = "stage0.send"};
+  worlds[1]->communicator(1).start(send, kHostThread);
+  const base::Problem problem = problem_of(Code::E3101, [&] { worlds[0]->communicator(0).run(recv, kHostThread); });
+  EXPECT_EQ(problem.got,
+            "chip 1 failed: process 1 on host1 (chip 1): its memory cannot be read: Bad address in recv from chip 1, "
+            "tag 0 of f32[8] in stage1.recv");
+  ::munmap(nowhere, kBytes);
 }
 
 // All have started the call, and one of them does not get to finish it.
