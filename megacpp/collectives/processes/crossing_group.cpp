@@ -45,6 +45,7 @@ CrossingGroup::CrossingGroup(GroupCalls& calls, const Processes& processes, Sums
     const std::optional<Neighbour>& neighbour = processes.neighbours[static_cast<size_t>(process)];
     others_.push_back(
         {.process = process, .members = std::move(indices), .neighbour = neighbour ? &*neighbour : nullptr});
+    if (!neighbour) sends_bytes_ = true;
     if (neighbour && own_gates_ == nullptr) own_gates_ = processes.board->add_group(id_);
     MEGACPP_CHECK(!neighbour || own_gates_ != nullptr) << "more groups than a board has room for";
   }

@@ -3,7 +3,6 @@
 // data without locks, as the books of local members are; allocates when made, never after.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -64,7 +63,7 @@ class CrossingGroup {
   size_t other_of(int64_t process) const;
   /// Whether some of the others are neighbours, and whether some are not.
   bool reads_buffers() const { return own_gates_ != nullptr; }
-  bool sends_bytes() const { return std::ranges::find(others_, nullptr, &Other::neighbour) != others_.end(); }
+  bool sends_bytes() const { return sends_bytes_; }
   /// By index: what stands for the operands of members elsewhere, in the workspace of a reduction.
   std::span<const Term> terms() const { return terms_; }
 
@@ -93,6 +92,7 @@ class CrossingGroup {
   GroupCalls& calls_;
   uint64_t id_ = 0;
   std::vector<Other> others_;  // by process
+  bool sends_bytes_ = false;
   const Sums sums_;
   std::vector<Term> terms_;            // by index
   std::vector<const void*> pointers_;  // scratch of the thread that sends
