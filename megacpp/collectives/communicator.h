@@ -58,7 +58,7 @@ class Communicator {
 
   /// Orders the end of the call before all later work of `stream`: that work finds the results whole, and operands,
   /// results and workspace are the caller's again. A device's stream does the waiting itself and this returns at once;
-  /// on the host thread it returns when the call is complete, and sleeps until then. Never allocates.
+  /// on the host thread it returns when the call is complete, and sleeps until then, if not at first. Never allocates.
   virtual void finish(Ticket ticket, Stream stream) = 0;
 
   /// Tells every chip that this one has failed; the first reason counts. For use before this chip's buffers go.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chips of one process: every chip is a thread, and members of a group read straight from each other's buffers. A
 // call is posted by start(), and each member does its share of all its calls in flight whenever it is inside finish().
-// Sums are added in the order of the group. Waiting sleeps. Nothing is allocated after the groups are made.
-// What goes to chips of other processes is the matter of Crossings, if there are any.
+// Sums are added in the order of the group. Waiting sleeps, but for the first millisecond of the one chip that looks
+// for what other processes send. Nothing is allocated after the groups are made, in one process; over several nothing
+// after the first call of each record (buffer_addresses.h). What goes to chips of other processes is the matter of
+// Crossings, if there are any.
 #pragma once
 
 #include <chrono>

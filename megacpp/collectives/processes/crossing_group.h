@@ -36,7 +36,7 @@ struct CrossingCall {
   bool is_done = false;          // all that must come has come, all that must go has left the operands
   uint64_t hash = 0;             // of the movement here, once it is open
   bool is_broken = false;        // a neighbour's buffers could not be read: the run is about to fail
-  int64_t frames = 0;            // received: bytes, or gates passed
+  int64_t frames = 0;            // received, and times that more gates were seen
   std::string other_call = {};   // of a process that does not agree, with its chip
 };
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the chips of a process exchange with those of others, over an endpoint. Chips read the buffers of processes on
-// their host by themselves (peer_memory.h), and say so; to others bytes are sent, straight from and to the chips'
-// buffers. Chips that wait send and receive for all; while all compute, a thread does. No order of calls leaves
-// processes waiting for each other: bytes are sent only to a call that is there.
+// their host by themselves (peer_memory.h), and how far they are stands where these look (gate_board.h); to others
+// bytes are sent, straight from and to the chips' buffers. Chips that wait send and receive for all; while all compute,
+// a thread does. No order of calls leaves processes waiting for each other: bytes are sent only to a call that is
+// there.
 // - Of a reduction the operands cross, each where it is reduced, and are added there in the order of the group: the
 //   same bits as in one process (Sums::exact). Or members of a process are added first, and their sum crosses.
 // - Of failures in several processes the one counts that the arbiter, the first process that is alive, hears of first.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What processes say to each other: a header and, of some kinds, bytes behind it. Nothing is sent that the other side
-// has no place for: tensors follow only on `arrived` or `accept`, so that a frame is dealt with when it comes, and
-// no frame waits behind another. Processes that read each other's memory send no
-// tensors, and say nothing of their calls (gate_board.h).
+// has no place for: tensors follow only on `arrived` or `accept`, so that a frame is dealt with when it comes, and no
+// frame waits behind another. Processes that read each other's memory send no tensors, and say nothing of their
+// collectives (gate_board.h).
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct FrameHeader {
   int64_t sequence = 0;
   int64_t from = 0;
   int64_t to = 0;
-  int64_t number = 0;     // of `passed`: gates
+  int64_t number = 0;     // of a question and its answer; of `gather`: the round; of `accept`: the receive's ticket
   AddressList addresses;  // of `offer`: the buffers of the sender
 };
 

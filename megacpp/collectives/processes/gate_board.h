@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "megacpp/collectives/communicator.h"
 #include "megacpp/collectives/processes/buffer_addresses.h"
