@@ -125,7 +125,7 @@ std::vector<std::string> World::share(std::string_view subject, std::string_view
   return values;
 }
 
-std::optional<std::string> World::silent_neighbour(std::chrono::milliseconds) { return std::nullopt; }
+std::optional<std::string> World::silent_successor(std::chrono::milliseconds) { return std::nullopt; }
 
 const std::vector<std::string>& World::hosts() const {
   static const std::vector<std::string> kUnknown;

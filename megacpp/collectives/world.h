@@ -77,7 +77,7 @@ class World {
 
   /// Asks the process after this one for a sign: its name where none comes within the limit, and nothing has failed
   /// yet. From any thread. Every process asking one, who is silent is found at the cost of a message each.
-  virtual std::optional<std::string> silent_neighbour(std::chrono::milliseconds limit);
+  virtual std::optional<std::string> silent_successor(std::chrono::milliseconds limit);
 
   /// This process's number, from 0.
   virtual int64_t process() const { return 0; }

@@ -106,9 +106,9 @@ class Agreement {
   /// E3103 where processes are about to load other programs: passes switched off, nodes, or bytes per chip.
   void same_programs(const compile::Compiled& compiled, const std::vector<std::string>& without);
 
-  /// As World::silent_neighbour, of the processes of the run.
-  std::optional<std::string> silent_neighbour(std::chrono::milliseconds limit) {
-    return steps_->silent_neighbour(limit);
+  /// As World::silent_successor, of the processes of the run.
+  std::optional<std::string> silent_successor(std::chrono::milliseconds limit) {
+    return steps_->silent_successor(limit);
   }
 
   void abort(const std::string& reason);

@@ -19,7 +19,7 @@ SilentProcessWatch::~SilentProcessWatch() {
 void SilentProcessWatch::watch() {
   while (!options_.has_stopped())
     if (ends_within(options_.look_every)) return;
-  const std::optional<std::string> silent = options_.silent_neighbour(options_.answer_limit);
+  const std::optional<std::string> silent = options_.silent_successor(options_.answer_limit);
   if (silent && !ends_within(std::chrono::milliseconds(0))) options_.say(*silent);
 }
 

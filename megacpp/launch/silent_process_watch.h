@@ -20,8 +20,8 @@ class SilentProcessWatch {
   /// launchers give.
   struct Options {
     std::function<bool()> has_stopped;  // asked again and again, until it says yes
-    /// Then, once: the process that gives no sign within the limit (World::silent_neighbour).
-    std::function<std::optional<std::string>(std::chrono::milliseconds limit)> silent_neighbour;
+    /// Then, once: the process that gives no sign within the limit (World::silent_successor).
+    std::function<std::optional<std::string>(std::chrono::milliseconds limit)> silent_successor;
     std::function<void(const std::string& process)> say;  // with that, if there is one
     std::chrono::milliseconds look_every{50};
     std::chrono::milliseconds answer_limit{400};

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kFar(20);  // for what is certain to come
 
-/// A run whose neighbour is asked for by the test: nobody waits for a clock.
+/// A run whose successor is asked for by the test: nobody waits for a clock.
 class SilentProcessWatchTest : public testing::Test {
  protected:
   SilentProcessWatch::Options options() {
@@ -27,7 +27,7 @@ class SilentProcessWatchTest : public testing::Test {
                   ++looks_;
                   return is_stopped_.load();
                 },
-            .silent_neighbour =
+            .silent_successor =
                 [this](milliseconds limit) {
                   ++questions_;
                   limit_ = limit;
@@ -68,7 +68,7 @@ TEST_F(SilentProcessWatchTest, WhoGivesNoSignIsNamedOnceTheRunIsToStop) {
   EXPECT_EQ(said_, "process 2 on node8 (chip 2);");
 }
 
-TEST_F(SilentProcessWatchTest, NothingIsSaidWhereTheNeighbourAnswers) {
+TEST_F(SilentProcessWatchTest, NothingIsSaidWhereTheSuccessorAnswers) {
   is_stopped_ = true;
   answer_.set_value(std::nullopt);
   {
@@ -79,7 +79,7 @@ TEST_F(SilentProcessWatchTest, NothingIsSaidWhereTheNeighbourAnswers) {
   EXPECT_EQ(said_, "");
 }
 
-// A run that has stopped in good order while its neighbour was asked: that one may be gone as well.
+// A run that has stopped in good order while its successor was asked: that one may be gone as well.
 TEST_F(SilentProcessWatchTest, NothingIsSaidOnceTheRunHasEnded) {
   is_stopped_ = true;
   auto watch = std::make_optional<SilentProcessWatch>(options());

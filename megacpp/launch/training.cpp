@@ -147,7 +147,7 @@ class Attempt {
     if (!options_.on_silent || agreement.is_alone()) return;
     silent_.emplace(SilentProcessWatch::Options{
         .has_stopped = options_.should_stop,
-        .silent_neighbour = [&agreement](std::chrono::milliseconds limit) { return agreement.silent_neighbour(limit); },
+        .silent_successor = [&agreement](std::chrono::milliseconds limit) { return agreement.silent_successor(limit); },
         .say = options_.on_silent});
   }
 

@@ -52,7 +52,7 @@ class Crossings final : private Endpoint::Receiver {
   /// What every process passes, by process, in rounds that double the distance: log2(processes) letters each.
   std::vector<std::string> gather(const std::string& own, const AgreementTimeouts& timeouts);
   /// As World has it.
-  std::optional<std::string> silent_neighbour(std::chrono::milliseconds limit);
+  std::optional<std::string> silent_successor(std::chrono::milliseconds limit);
   /// For messages.
   void set_hosts(std::vector<std::string> hosts);
   /// By process: those that read this one's memory, and are read. Before any group.

@@ -151,7 +151,7 @@ std::string Crossings::await_gathered(Lock& lock, std::pair<int64_t, int64_t> ke
                        "if it is only slow"});
 }
 
-std::optional<std::string> Crossings::silent_neighbour(std::chrono::milliseconds limit) {
+std::optional<std::string> Crossings::silent_successor(std::chrono::milliseconds limit) {
   Lock lock(chips_.mutex);
   const int64_t next = (endpoint_->process() + 1) % endpoint_->processes();
   if (next == endpoint_->process()) return std::nullopt;

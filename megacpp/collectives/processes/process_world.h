@@ -42,8 +42,8 @@ class ProcessWorld final : public World {
     const LocalChips::Lock lock(chips_.mutex);
     return chips_.has_failed();
   }
-  std::optional<std::string> silent_neighbour(std::chrono::milliseconds limit) override {
-    return crossings_.silent_neighbour(limit);
+  std::optional<std::string> silent_successor(std::chrono::milliseconds limit) override {
+    return crossings_.silent_successor(limit);
   }
   int64_t process() const override { return process_; }
   const std::vector<std::string>& hosts() const override { return hosts_; }

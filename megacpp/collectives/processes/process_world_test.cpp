@@ -260,11 +260,11 @@ TEST(ProcessWorldTest, AnAgreementWithoutALimitEndsWithAProcessThatDoesNotAnswer
   EXPECT_EQ(problem.got, "waited 100 ms for process 1 on host1 (chip 1), which does not answer");
 }
 
-TEST(ProcessWorldTest, ANeighbourThatDoesNotAnswerIsNamed) {
+TEST(ProcessWorldTest, ASuccessorThatDoesNotAnswerIsNamed) {
   TwoProcesses processes(std::chrono::minutes(1), [](World&) { ::pause(); });
-  EXPECT_EQ(processes.world().silent_neighbour(std::chrono::minutes(1)), std::nullopt);
+  EXPECT_EQ(processes.world().silent_successor(std::chrono::minutes(1)), std::nullopt);
   processes.stop_child();
-  EXPECT_EQ(processes.world().silent_neighbour(std::chrono::milliseconds(100)), "process 1 on host1 (chip 1)");
+  EXPECT_EQ(processes.world().silent_successor(std::chrono::milliseconds(100)), "process 1 on host1 (chip 1)");
 }
 
 TEST(ProcessWorldTest, AnAgreementWaitsForAProcessThatComputes) {
