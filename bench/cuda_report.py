@@ -77,6 +77,10 @@ def print_case(result):
     print(f"{'program':<28}{'ms/step':>9}{'MFU':>8}{'tokens/s':>11}{'peak GiB':>10}{'start s':>11}{'MHz':>8}{'W':>8}")
     for name, program in {OURS: result[OURS], **result["peers"]}.items():
         print_row(name, program)
+    for start in ("cold", "cached"):
+        parts, seconds = (result[OURS].get(f"{start}_start_{what}") for what in ("parts", "seconds"))
+        if parts and seconds:
+            print(f"{start} start, s: {seconds:.2f}, of it " + ", ".join(f"{part} {own:.2f}" for part, own in parts.items()))
     if "budget" in result[OURS]:
         print_budget(result["model"], result[OURS]["budget"])
     for aim in result["aims"]:
