@@ -144,7 +144,7 @@ def measure(args):
     # A device that runs beside its host has the next step before one is waited for, so that it never idles.
     ahead = 0 if args.platform == "cpu" else 1
     times, cpu_times, losses = [], [], []
-    for index in range(args.warmup + args.steps):
+    for index in range(args.warmup + ahead + args.steps):
         start, cpu_start = time.perf_counter(), time.process_time()
         state, loss = step(state, batches[index % len(batches)])
         losses.append(loss)
@@ -156,7 +156,7 @@ def measure(args):
                   file=sys.stderr)
     losses = [float(loss) for loss in losses]
 
-    steady = times[args.warmup:]
+    steady = times[args.warmup + ahead:]  # that of the first step ahead is no step's
     flops = 3 * forward_flops(model, tokens)
     report = {
         "model": args.model, "style": args.style, "devices": args.devices, "zero3": args.zero3,
@@ -167,7 +167,7 @@ def measure(args):
         "tokens_per_s_mean": round(tokens / statistics.mean(steady), 1),
         "tokens_per_s_min": round(tokens / max(steady), 1), "tokens_per_s_max": round(tokens / min(steady), 1),
         "step_ms": round(1e3 * statistics.median(steady), 1),
-        "cpu_ms_per_step": round(1e3 * statistics.median(cpu_times[args.warmup:]), 1),
+        "cpu_ms_per_step": round(1e3 * statistics.median(cpu_times[args.warmup + ahead:]), 1),
         "steps": args.steps, "warmup": args.warmup,
         "compile_s": round(compile_s, 2), "flops_per_step": flops,
         "gflops": round(flops / statistics.median(steady) / 1e9, 1), "peak_bytes": peak_bytes(),

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 #include <unordered_map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "megacpp/ops/op_def.h"
 
 namespace megacpp::emit {
 namespace {
@@ -33,6 +36,7 @@ class Outliner {
   std::vector<Piece> run() {
     cut();
     connect();
+    find_recomputes();
     name_kinds();
     return std::move(pieces_);
   }
@@ -108,10 +112,57 @@ class Outliner {
           if (leaves[result.index]) piece.leaves.push_back(result);
   }
 
+  // As common subexpressions are found: values that are computed alike get one number. What is made of constants alone
+  // may be computed anywhere, and what elementwise work alone reads is made again in its fusion at no cost.
+  void find_recomputes() {
+    numbers_.resize(graph_.values().size());
+    std::iota(numbers_.begin(), numbers_.end(), size_t{0});
+    is_constant_.resize(numbers_.size());
+    is_again_.resize(numbers_.size());
+    for (Piece& piece : pieces_)
+      for (const size_t n : piece.nodes)
+        if (number(n, piece.is_return) && is_costly(graph_.nodes()[n])) piece.recomputes = true;
+  }
+
+  // Whether the node, or what makes one of its operands, computes again what an earlier piece has computed.
+  bool number(size_t n, bool is_return) {
+    const ir::Node& node = graph_.nodes()[n];
+    const auto of_operand = [](const std::vector<bool>& what) {
+      return [&what](ir::ValueId operand) { return what[operand.index]; };
+    };
+    const size_t first = firsts_.emplace(expression(node), n).first->second;
+    const bool is_constant = std::ranges::all_of(node.operands, of_operand(is_constant_));
+    const bool is_again = is_return && piece_of_[first] != piece_of_[n] && !is_constant;
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      numbers_[node.results[r].index] = numbers_[graph_.nodes()[first].results[r].index];
+      is_constant_[node.results[r].index] = is_constant;
+      is_again_[node.results[r].index] = is_again;
+    }
+    return is_again || std::ranges::any_of(node.operands, of_operand(is_again_));
+  }
+
+  static bool is_costly(const ir::Node& node) {
+    const ops::OpDef& op = ops::op_def(node.op);
+    return op.work != ops::Work::traffic || op.is_collective;
+  }
+
+  std::string expression(const ir::Node& node) const {
+    std::string text = node.op;
+    for (const ir::ValueId operand : node.operands) text += fmt::format(" {}", numbers_[operand.index]);
+    return text + attributes(node);
+  }
+
+  static std::string attributes(const ir::Node& node) {
+    std::string text;
+    for (const auto& [name, attr] : node.attrs.entries())
+      if (!is_remark(name)) text += fmt::format(" {}={}", name, text_of(attr));
+    return text;
+  }
+
   // What a piece computes, with its values numbered from its own start.
   std::string describe(const Piece& piece) const {
     std::unordered_map<uint32_t, size_t> numbers;
-    std::string text = piece.is_return ? "return;" : "";
+    std::string text = fmt::format("{}{}", piece.is_return ? "return;" : "", piece.recomputes ? "recompute;" : "");
     for (const ir::ValueId value : piece.reads) {
       text += ir::to_string(graph_.type(value)) + ";";
       numbers.emplace(value.index, numbers.size());
@@ -120,8 +171,7 @@ class Outliner {
       const ir::Node& node = graph_.nodes()[n];
       text += node.op;
       for (const ir::ValueId operand : node.operands) text += fmt::format(" {}", numbers.at(operand.index));
-      for (const auto& [name, attr] : node.attrs.entries())
-        if (!is_remark(name)) text += fmt::format(" {}={}", name, text_of(attr));
+      text += attributes(node);
       for (const ir::ValueId result : node.results) numbers.emplace(result.index, numbers.size());
       text += ";";
     }
@@ -141,6 +191,9 @@ class Outliner {
   std::vector<size_t> piece_of_;                          // by node
   std::unordered_map<std::string_view, size_t> last_of_;  // block -> its last piece
   std::vector<Piece> pieces_;
+  std::vector<size_t> numbers_;                     // by value, the same for what is computed alike
+  std::vector<bool> is_constant_, is_again_;        // by value
+  std::unordered_map<std::string, size_t> firsts_;  // expression -> the first node that computes it
 };
 
 }  // namespace

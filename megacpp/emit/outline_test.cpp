@@ -131,6 +131,41 @@ TEST(OutlineTest, KindsDifferInOpsAttributesTypesAndOperandsButNotInRemarks) {
   EXPECT_TRUE(is_one_kind(sum, other));
 }
 
+// Block, head, the block's backward pass, of which these are two nodes.
+bool recomputes(const std::string& node, const std::string& reader) {
+  const std::vector<Piece> pieces = outline(ir::parse(fmt::format(R"(graph "m" {{
+  %0 = input() {{dtype="f32", name="x", shape=[3,3]}} : f32[3,3] @batch #batch
+  %1 = input() {{dtype="f32", name="w", shape=[3,3]}} : f32[3,3] @block00.A #weight
+  %2 = constant() {{dtype="f32", shape=[3,3], value=2.0}} : f32[3,3] @block00.A
+  %3 = mul(%1, %2) : f32[3,3] @block00.A
+  %4 = dot(%0, %3) {{lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]}} : f32[3,3] @block00.A
+  %5 = neg(%4) : f32[3,3] @head
+  %6 = constant() {{dtype="f32", shape=[3,3], value=2.0}} : f32[3,3] @block00.A
+  %7 = {} : f32[3,3] @block00.A
+  %8 = {} : f32[3,3] @block00.A
+  %9 = add(%5, %8) : f32[3,3] @block00.A
+  output "y" = %9
+}}
+)",
+                                                                  node, reader)));
+  EXPECT_EQ(pieces.size(), 3U);
+  EXPECT_FALSE(pieces[0].recomputes);
+  return pieces[2].recomputes;
+}
+
+TEST(OutlineTest, ABackwardPassRecomputesWhereProductsNeedWhatItsForwardPassHasComputed) {
+  const auto dot = [](const std::string& operands) {
+    return "dot(" + operands + ") {lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]}";
+  };
+  EXPECT_TRUE(recomputes("mul(%1, %6)", dot("%5, %7"))) << "of constants that are equal";
+  EXPECT_TRUE(recomputes("mul(%1, %2)", dot("%5, %7")));
+  EXPECT_TRUE(recomputes(dot("%0, %3"), "neg(%7)"));
+  EXPECT_FALSE(recomputes("mul(%1, %6)", "neg(%7)")) << "a fusion makes it again";
+  EXPECT_FALSE(recomputes("add(%1, %6)", dot("%5, %7")));
+  EXPECT_FALSE(recomputes(dot("%5, %3"), "neg(%7)")) << "of what was kept";
+  EXPECT_FALSE(recomputes("neg(%6)", dot("%5, %6"))) << "constants are no work";
+}
+
 TEST(OutlineTest, AGraphOfInputsHasNoPieces) {
   EXPECT_EQ(outlined_text(R"(graph "m" {
   %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] @batch #batch

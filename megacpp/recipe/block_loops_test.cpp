@@ -26,6 +26,19 @@ TEST(BlockLoopsTest, BlocksThatRepeatAreLoopsUnlessTheRecipeUnrollsThem) {
   EXPECT_EQ(block_loops_text(recipe_with({pattern, depth, "xla.loops=off"})), "11 blocks unrolled");
 }
 
+TEST(BlockLoopsTest, UnlessARecipeSaysOtherwiseGpusGetThemUnrolled) {
+  const auto has_loops = [](const std::string& plugin, const std::string& loops) {
+    return has_block_loops(
+        recipe_with({"model.pattern=AE", "model.depth=4", "xla.plugin=" + plugin, "xla.loops=" + loops}));
+  };
+  for (const std::string gpu : {"cuda", "/opt/jax_plugins/xla_cuda13/xla_cuda_plugin.so", "/gpu/pjrt_gpu.so"}) {
+    EXPECT_FALSE(has_loops(gpu, "auto")) << gpu;
+    EXPECT_TRUE(has_loops(gpu, "on")) << gpu;
+    EXPECT_FALSE(has_loops(gpu, "off")) << gpu;
+  }
+  for (const std::string other : {"cpu", "tpu", "/opt/cuda/libtpu.so"}) EXPECT_TRUE(has_loops(other, "auto")) << other;
+}
+
 TEST(BlockLoopsTest, WhereNothingRepeatsThereIsNoLoop) {
   for (const std::string loops : {"auto", "on", "off"}) {
     const Recipe recipe = recipe_with({"model.pattern=AEMR", "model.depth=4", "xla.loops=" + loops});

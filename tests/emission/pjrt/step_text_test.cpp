@@ -82,6 +82,22 @@ TEST_P(StepTextTest, UnrolledGrowsWithDepthByCallsAlone) {
   }
 }
 
+// What is kept may be made again by a fusion that reads it, unless a barrier stores it; what is recomputed must not be
+// kept, so that it needs one.
+TEST(StepBarrierTest, UnrolledBackwardPassesStandBehindOneWhereTheyRecompute) {
+  const auto barriers = [](std::vector<std::string> overrides, bool has_loops) {
+    overrides.insert(overrides.end(), {"model.pattern=E", "train.batch=2"});  // attention's gradient recomputes always
+    const TextRow row{"", "nam52", std::move(overrides), {}};
+    return count_of(step_of(row, 26, Placement::megacpp, {.has_loops = has_loops}).text, "optimization_barrier");
+  };
+  EXPECT_EQ(barriers({"train.recompute=none"}, false), 0u);
+  EXPECT_GT(barriers({"train.recompute=selective"}, false), 0u);
+  EXPECT_GT(barriers({"train.recompute=full"}, false), 0u);
+  EXPECT_GT(barriers({"train.recompute=none", "layout.data_parallel=2", "layout.zero=3"}, false), 0u)
+      << "parameters are gathered again";
+  EXPECT_GT(barriers({"train.recompute=none"}, true), 0u);
+}
+
 const std::vector<std::string> kManyChips = {"layout.data_parallel=32", "layout.tensor_parallel=8", "layout.zero=3",
                                              "train.batch=32"};
 
