@@ -2,6 +2,7 @@
 #include "megacpp/ir/graph.h"
 
 #include <array>
+#include <utility>
 
 #include "megacpp/base/error.h"
 
@@ -21,17 +22,23 @@ std::optional<Role> parse_role(std::string_view name) {
   return std::nullopt;
 }
 
-NodeId Graph::append(Node node, const std::vector<TensorType>& result_types) {
+NodeId Graph::append(Node node, std::vector<TensorType> result_types) {
   const NodeId id{static_cast<uint32_t>(nodes_.size())};
   for (const ValueId operand : node.operands)
     MEGACPP_CHECK(operand.index < values_.size()) << node.op << " reads a value that does not exist yet";
   node.results.clear();
-  for (const TensorType& type : result_types) {
+  for (TensorType& type : result_types) {
     node.results.push_back(ValueId{static_cast<uint32_t>(values_.size())});
-    values_.push_back(Value{.producer = id, .result = static_cast<uint32_t>(node.results.size() - 1), .type = type});
+    values_.push_back(
+        Value{.producer = id, .result = static_cast<uint32_t>(node.results.size() - 1), .type = std::move(type)});
   }
   nodes_.push_back(std::move(node));
   return id;
+}
+
+void Graph::reserve(size_t nodes, size_t values) {
+  nodes_.reserve(nodes);
+  values_.reserve(values);
 }
 
 void Graph::add_output(Output output) {

@@ -68,7 +68,9 @@ class Graph {
   const Node& producer(ValueId id) const { return node(value(id).producer); }
 
   /// Appends a node whose result types are known. `node.results` is filled here; operands must exist already.
-  NodeId append(Node node, const std::vector<TensorType>& result_types);
+  NodeId append(Node node, std::vector<TensorType> result_types);
+  /// Space for so many nodes and values: growing moves all that are there, which large graphs spend much time on.
+  void reserve(size_t nodes, size_t values);
 
   void add_output(Output output);
 

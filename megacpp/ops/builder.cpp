@@ -15,8 +15,8 @@ std::vector<ValueId> Builder::node(std::string_view op, std::vector<ValueId> ope
                 .attrs = std::move(attrs),
                 .scope = scope_,
                 .role = role_};
-  const Types types = op_def(op).infer(graph_.operand_types(node), node.attrs);
-  return graph_.node(graph_.append(std::move(node), types)).results;
+  Types types = op_def(op).infer(graph_.operand_types(node), node.attrs);
+  return graph_.node(graph_.append(std::move(node), std::move(types))).results;
 }
 
 ValueId Builder::one(std::string_view op, std::vector<ValueId> operands, ir::Attrs attrs) {

@@ -33,7 +33,9 @@ class Partitioner {
         builder_(result_.graph),
         values_(global_, mesh),
         sums_(global_, mesh, values_),
-        replication_(mesh, options.max_replicated_bytes, options.degree_keys) {}
+        replication_(mesh, options.max_replicated_bytes, options.degree_keys) {
+    result_.graph.reserve(graph.nodes().size(), graph.values().size());
+  }
 
   Partitioned run() {
     const uint32_t nodes = static_cast<uint32_t>(global_.nodes().size());

@@ -18,7 +18,9 @@ void Rewriter::replace(const std::vector<ir::ValueId>& old, ir::Node node, std::
 void Rewriter::copy(const ir::Node& node) {
   ir::Node copy = node;
   for (ir::ValueId& operand : copy.operands) operand = map(operand);
-  replace(node.results, std::move(copy), from_.result_types(node));
+  const ir::NodeId id = to_.append(std::move(copy), from_.result_types(node));
+  const std::vector<ir::ValueId>& made = to_.node(id).results;
+  for (size_t r = 0; r < made.size(); ++r) set(node.results[r], made[r]);
 }
 
 ir::Graph Rewriter::finish() {

@@ -10,7 +10,9 @@ namespace megacpp::schedule {
 
 class Rewriter {
  public:
-  explicit Rewriter(const ir::Graph& from) : from_(from), to_(from.name()), mapped_(from.values().size()) {}
+  explicit Rewriter(const ir::Graph& from) : from_(from), to_(from.name()), mapped_(from.values().size()) {
+    to_.reserve(from.nodes().size(), from.values().size());
+  }
 
   ir::Graph& graph() { return to_; }
   bool has(ir::ValueId old) const { return mapped_[old.index].index != UINT32_MAX; }
