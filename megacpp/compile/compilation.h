@@ -31,6 +31,7 @@ struct Compilation {
   const plan::Plan& plan;
   const schedule::Target& target;
   const recipe::Recipe* recipe = nullptr;      // of a training run; none: `forward` alone, as `alone` says
+  bool has_update = true;                      // of a training run: behind its micro-steps
   ProgramKind alone = ProgramKind::gradients;  // or inference
   std::string cotangent = {};                  // of such gradients: see GradientRequest
 

@@ -21,8 +21,9 @@ Decision in_pipelines(const Compilation& run) {
   return run.is_pipeline() ? Decision::yes() : Decision::no("there is one pipeline stage");
 }
 
-Decision in_training(const Compilation& run) {
-  return run.recipe != nullptr ? Decision::yes() : Decision::no("nothing is trained");
+Decision where_weights_change(const Compilation& run) {
+  if (run.recipe == nullptr) return Decision::no("nothing is trained");
+  return run.has_update ? Decision::yes() : Decision::no("micro-steps are compiled alone");
 }
 
 Decision where_gradients_are(const Compilation& run) {
@@ -96,7 +97,7 @@ const std::vector<Pass>& all_passes() {
       {.name = "update",
        .does = "build the optimizer's update of each stage's parameters",
        .needed = "training changes weights",
-       .applies = in_training,
+       .applies = where_weights_change,
        .run = build_updates},
       // Before partitioning, which turns reshards into collectives of the type they have.
       {.name = "narrow_gathers",
@@ -214,6 +215,12 @@ Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& 
 Compiled compile_training(const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target,
                           const Options& options) {
   return compile({.plan = plan, .target = target, .recipe = &recipe}, options);
+}
+
+Compiled compile_micro_steps(const recipe::Recipe& recipe, const schedule::Target& target) {
+  const plan::Plan plan = plan::make_plan(recipe);
+  MEGACPP_CHECK(plan.stages == 1) << "a pipeline's micro-steps are several programs";
+  return compile({.plan = plan, .target = target, .recipe = &recipe, .has_update = false}, {});
 }
 
 Compiled compile_gradients(GradientRequest request, const schedule::Target& target, const Options& options) {

@@ -32,6 +32,10 @@ Compiled compile_training(const recipe::Recipe& recipe, const plan::Plan& plan, 
                           const Options& options = {});
 Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& target, const Options& options = {});
 
+/// The micro-steps of a training run that has no pipeline, without the update: what plans need that ask about these
+/// alone. The program is that of compile_training().
+Compiled compile_micro_steps(const recipe::Recipe& recipe, const schedule::Target& target);
+
 /// Forward and gradients of a forward graph, for comparing with a reference: outputs as the graph has them, plus
 /// "grad.<name>" for every parameter and every float batch input; in a pipeline gradients are state of these names.
 struct GradientRequest {

@@ -255,6 +255,23 @@ TEST(CompileTrainingTest, GradientsOfASingleMicroStepAreReducedBesideTheBackward
   }
 }
 
+// ---- Micro-steps alone ----
+
+TEST(MicroStepsTest, AloneTheyAreTheProgramOfATraining) {
+  for (const recipe::Layout& layout : {recipe::Layout{}, recipe::Layout{.data_parallel = 2, .zero = 1},
+                                       recipe::Layout{.data_parallel = 2, .zero = 3}}) {
+    recipe::Recipe recipe = small_recipe("full");
+    recipe.layout = layout;
+    const StagePrograms whole = compile_training(recipe, plain_target()).stages[0];
+    const StagePrograms alone = compile_micro_steps(recipe, plain_target()).stages[0];
+    ASSERT_EQ(alone.programs.size(), 1u) << "no update";
+    const ir::Graph &got = alone.programs[0].graph, &wanted = whole.find(ProgramKind::micro_step).graph;
+    EXPECT_EQ(ir::print(got), ir::print(wanted));
+    EXPECT_EQ(alone.memory.total_bytes, memory::plan_memory({&wanted}, plain_target()).total_bytes);
+    EXPECT_EQ(alone.flops, whole.flops);
+  }
+}
+
 // ---- Weights converted once a step ----
 
 // With tokens enough that what is kept of them is more than all weights.

@@ -38,8 +38,12 @@ bool keeps_all(const recipe::Recipe& recipe) {
 
 /// Of forward and backward pass alone: where an update needs more, the peak of the step says nothing of what blocks
 /// keep.
-memory::MemoryPlan micro_step_memory(const compile::Compiled& compiled, const schedule::Target& target) {
-  return memory::plan_memory({&compiled.stages[0].find(compile::ProgramKind::micro_step).graph}, target);
+memory::MemoryPlan micro_step_memory(const compile::StagePrograms& chip, const schedule::Target& target) {
+  const std::vector<memory::ProgramPlan>& programs = chip.memory.programs;
+  const auto peak = std::ranges::max_element(programs, {}, &memory::ProgramPlan::temporary_bytes);
+  const size_t micro_step = chip.index_of(compile::ProgramKind::micro_step);
+  if (static_cast<size_t>(peak - programs.begin()) == micro_step) return chip.memory;
+  return memory::plan_memory({&chip.programs[micro_step].graph}, target);
 }
 
 int64_t role_bytes(const memory::MemoryPlan& plan, ir::Role role) {
@@ -100,8 +104,8 @@ int64_t iteration_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& re
   if (!keeps_all(recipe)) {
     // Temporaries of one op would put the peak of so short a program behind blocks whose values it is to show.
     target.workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; };
-    const compile::Compiled compiled = compile::compile_training(one_iteration(recipe), target);
-    return kept_in_blocks(micro_step_memory(compiled, target), zero);
+    const compile::Compiled compiled = compile::compile_micro_steps(one_iteration(recipe), target);
+    return kept_in_blocks(compiled.stages[0].memory, zero);
   }
   const auto period = static_cast<double>(recipe::repeated_blocks(recipe.model).period);
   const auto kept = static_cast<double>(kept_bytes(plan, recipe, zero));
@@ -123,7 +127,7 @@ std::optional<ReservedBytes> reserved_bytes(const Estimate& estimate, const Assu
   if (!has_rule(estimate, device)) return std::nullopt;
   const recipe::Recipe& recipe = estimate.recipe;
   const schedule::Target target = target_on(assumptions);
-  const memory::MemoryPlan plan = micro_step_memory(estimate.compiled, target);
+  const memory::MemoryPlan plan = micro_step_memory(estimate.compiled.stages[0], target);
   const int64_t zero = estimate.plan.layout.zero;
   ReservedBytes reserved{
       .arguments = argument_bytes(estimate.worst_memory(), recipe, device).total(),

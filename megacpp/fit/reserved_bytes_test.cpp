@@ -97,7 +97,37 @@ TEST(ReservedBytesTest, AnUpdateThatNeedsMoreHidesNoIteration) {
   ASSERT_EQ(plan.estimate.worst_memory().peak_program, "update");
   ASSERT_TRUE(plan.reserved);
   EXPECT_GT(plan.reserved->iteration, 0);
+  EXPECT_GT(plan.reserved->kept + plan.reserved->weight_copies, 0) << "what the micro-step has, not the update";
   EXPECT_GE(plan.reserved->total(), plan.estimate.worst_memory().total_bytes + plan.reserved->code);
+}
+
+// A step whose peak is in its micro-step is not planned again: the rest of it has no bytes of these kinds.
+TEST(ReservedBytesTest, APeakInTheMicroStepIsThatOfItsOwnPlan) {
+  const Assumptions assumptions = test_assumptions("v6e:2x2");
+  for (const char* zero : {"layout.zero=0", "layout.zero=1", "layout.zero=3"}) {
+    SCOPED_TRACE(zero);
+    const Planned plan = planned({zero}, assumptions);
+    const compile::StagePrograms& chip = plan.estimate.compiled.stages[0];
+    ASSERT_NE(chip.memory.peak_program, "update");
+    const ir::Graph& micro_step = chip.find(compile::ProgramKind::micro_step).graph;
+    const memory::MemoryPlan alone = memory::plan_memory({&micro_step}, target_on(assumptions));
+    for (const ir::Role role :
+         {ir::Role::weight, ir::Role::gradient, ir::Role::activation, ir::Role::temporary, ir::Role::collective}) {
+      int64_t bytes = 0;
+      for (const memory::Item& item : alone.items)
+        if (item.role == role) bytes += item.bytes;
+      EXPECT_EQ(plan.bytes(role), bytes) << ir::role_name(role);
+    }
+  }
+}
+
+// A pattern of names may name a block that one iteration does not have.
+TEST(ReservedBytesTest, AnIterationHasNoUpdate) {
+  const Planned plan =
+      planned({"train.recompute.A=full", "train.recompute.E=full", "optimizer.no_decay=[norm, block07.E.w_up]"});
+  ASSERT_TRUE(plan.reserved);
+  EXPECT_EQ(plan.reserved->iteration,
+            planned({"train.recompute.A=full", "train.recompute.E=full"}).reserved->iteration);
 }
 
 TEST(ReservedBytesTest, CodeGrowsWithTheBlocksThatHaveText) {
