@@ -139,7 +139,7 @@ const std::vector<Pass>& all_passes() {
        .does = "convert weights to bf16 once a step, not in every micro-step",
        .applies = if_micro_steps_repeat,
        .run = convert_once,
-       .holds_more = holds_copies},
+       .holds_more = would_hold_copies},
       // Before fusion, which would tie readers of different collectives together.
       {.name = "bucket",
        .does = "combine collectives that may travel together",

@@ -2,6 +2,8 @@
 #include "megacpp/compile/pass.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "megacpp/base/error.h"
@@ -70,13 +72,25 @@ void check_without(const std::vector<Pass>& passes, const std::vector<std::strin
   }
 }
 
-using Dump = std::function<void(const std::string& file, const std::string& text)>;  // empty: nothing is dumped
+// What passes leave, as text in files; nothing is dumped where they are empty.
+struct Dump {
+  std::function<void(const std::string& file, const std::string& text)> write = {};
+  std::function<void(const std::string& file)> remove = {};
+};
+
+struct DumpedText {
+  std::string file, text;
+};
+
+void verify_all(const Compilation& run, ops::Form form) {
+  for (const ir::Graph* graph : graphs_of(run)) ops::verify(*graph, form);
+}
 
 // Whether a chip has more bytes alive at once. Gaps between buffers, which no pass decides, do not count.
 bool needs_more(const Compiled& compiled, const Compiled& than) {
   for (size_t stage = 0; stage < compiled.stages.size(); ++stage) {
-    const auto most = static_cast<double>(than.stages[stage].memory.lower_bound) * (1 + kMostGrowth);
-    if (static_cast<double>(compiled.stages[stage].memory.lower_bound) > most) return true;
+    const int64_t before = than.stages[stage].memory.lower_bound;
+    if (compiled.stages[stage].memory.lower_bound > before + most_growth(before)) return true;
   }
   return false;
 }
@@ -86,57 +100,82 @@ class PassRunner {
   PassRunner(const std::vector<Pass>& passes, const std::vector<std::string>& without)
       : passes_(passes), without_(without) {}
 
-  // Those from `first` on; programs have the form `form` before.
-  void run_from(size_t first, ops::Form form, Compilation& run, const Dump& dump) const {
+  enum class Verify : uint8_t { every_pass, nothing };
+
+  // Those from `first` on; programs have the form `form` before. The form that they have in the end.
+  ops::Form run_from(size_t first, ops::Form form, Compilation& run, const Dump& dump, Verify verify) const {
     for (size_t i = first; i < passes_.size(); ++i) {
       const Pass& pass = passes_[i];
       if (!applies(pass, run) || std::ranges::find(without_, pass.name) != without_.end()) continue;
-      if (pass.holds_more) return run_with_and_without(i, form, run, dump);
+      if (pass.holds_more && pass.holds_more(run)) return run_with_and_without(i, form, run, dump, verify);
       form = pass.leaves.value_or(form);
-      look_at(i, form, base::seconds_of([&] { pass.run(run); }), run, dump);
+      look_at(i, form, base::seconds_of([&] { pass.run(run); }), run, dump, verify);
     }
+    return form;
   }
 
  private:
+  std::string file_of(size_t i) const { return numbered(i, passes_[i].name) + (passes_[i].text ? ".txt" : ".ir"); }
+
   // Verifies, times and dumps what pass i has left.
-  void look_at(size_t i, ops::Form form, double seconds, Compilation& run, const Dump& dump) const {
+  void look_at(size_t i, ops::Form form, double seconds, Compilation& run, const Dump& dump, Verify verify) const {
     const Pass& pass = passes_[i];
     PassTime time{.name = numbered(i, pass.name), .seconds = seconds};
     const std::vector<const ir::Graph*> graphs = graphs_of(run);
     for (const ir::Graph* graph : graphs) time.nodes += graph->nodes().size();
-    if (!pass.text)
-      time.verify_seconds = base::seconds_of([&] {
-        for (const ir::Graph* graph : graphs) ops::verify(*graph, form);
-      });
+    if (!pass.text && verify == Verify::every_pass)
+      time.verify_seconds = base::seconds_of([&] { verify_all(run, form); });
     run.compiled.passes.push_back(time);
-    if (dump) dump(time.name + (pass.text ? ".txt" : ".ir"), pass.text ? pass.text(run) : text_of(graphs));
+    if (dump.write) dump.write(file_of(i), pass.text ? pass.text(run) : text_of(graphs));
   }
 
-  // Pass i and the rest of the list. What the rest makes of programs as they were before the pass is dumped only if it
-  // stays, over what was dumped of the others.
-  void run_with_and_without(size_t i, ops::Form before, Compilation& run, const Dump& dump) const {
+  // Pass i, which will hold more, and the rest of the list. What the rest makes of programs as they were before the
+  // pass is dumped only if it stays, instead of what was dumped of the others.
+  ops::Form run_with_and_without(size_t i, ops::Form before, Compilation& run, const Dump& dump, Verify verify) const {
     const Pass& pass = passes_[i];
     const ops::Form form = pass.leaves.value_or(before);
     const size_t own = run.compiled.passes.size();  // its place among those that ran
     Compilation without = run;
-    const double seconds = base::seconds_of([&] { pass.run(run); });
-    const bool holds_more = pass.holds_more(run);
-    look_at(i, form, seconds, run, dump);
-    run_from(i + 1, form, run, dump);
-    if (!holds_more) return;
-    std::vector<std::pair<std::string, std::string>> dumps;  // file, text
-    const Dump keep = [&dumps](const std::string& file, const std::string& text) { dumps.emplace_back(file, text); };
-    look_at(i, form, 0, without, dump ? keep : dump);
-    run_from(i + 1, form, without, dump ? keep : dump);
+    look_at(i, form, base::seconds_of([&] { pass.run(run); }), run, dump, verify);
+    ops::Form last = run_from(i + 1, form, run, dump, verify);
+    std::vector<DumpedText> kept;
+    const Dump keeping = keeping_texts(dump, kept);
+    look_at(i, form, 0, without, keeping, Verify::nothing);
+    const ops::Form last_without = run_from(i + 1, form, without, keeping, Verify::nothing);
+    double verify_seconds = 0;
     if (needs_more(run.compiled, without.compiled)) {
       std::swap(run.compiled, without.compiled);
-      for (const auto& [file, text] : dumps) dump(file, text);
+      last = last_without;
+      if (verify == Verify::every_pass) verify_seconds = base::seconds_of([&] { verify_all(run, last); });
+      replace_dumps(i, dump, kept);
     }
     PassTime& time = run.compiled.passes[own];
+    time.verify_seconds += verify_seconds;
     for (size_t dropped = own; dropped < without.compiled.passes.size(); ++dropped) {
       time.seconds += without.compiled.passes[dropped].seconds;
       time.verify_seconds += without.compiled.passes[dropped].verify_seconds;
     }
+    return last;
+  }
+
+  // Of passes from i on. One that ran before may have had nothing to do now.
+  void replace_dumps(size_t i, const Dump& dump, const std::vector<DumpedText>& kept) const {
+    if (!dump.write) return;
+    for (size_t j = i; j < passes_.size(); ++j) dump.remove(file_of(j));
+    for (const auto& [file, text] : kept) dump.write(file, text);
+  }
+
+  // Writes nothing yet.
+  static Dump keeping_texts(const Dump& dump, std::vector<DumpedText>& kept) {
+    if (!dump.write) return {};
+    return {.write =
+                [&kept](const std::string& file, const std::string& text) {
+                  kept.push_back({file, text});
+                },
+            .remove =
+                [&kept](const std::string& file) {
+                  std::erase_if(kept, [&file](const DumpedText& dumped) { return dumped.file == file; });
+                }};
   }
 
   const std::vector<Pass>& passes_;
@@ -144,6 +183,8 @@ class PassRunner {
 };
 
 }  // namespace
+
+int64_t most_growth(int64_t bytes) { return bytes / 100; }
 
 std::function<void(Compilation&)> each(std::function<ir::Graph(const ir::Graph&)> rewrite) {
   return [rewrite = std::move(rewrite)](Compilation& run) {
@@ -155,12 +196,17 @@ void run_passes(const std::vector<Pass>& passes, const Options& options, Compila
   check_without(passes, options.without, run);
   Dump dump;
   if (options.dump_dir) {
-    base::make_folder(*options.dump_dir);
-    dump = [&folder = *options.dump_dir](const std::string& file, const std::string& text) {
+    const std::filesystem::path& folder = *options.dump_dir;
+    base::make_folder(folder);
+    dump.write = [&folder](const std::string& file, const std::string& text) {
       base::write_file_atomically(folder / file, text);
     };
+    dump.remove = [&folder](const std::string& file) {
+      std::error_code ignored;  // most are not there
+      std::filesystem::remove(folder / file, ignored);
+    };
   }
-  PassRunner(passes, options.without).run_from(0, ops::Form::built, run, dump);
+  PassRunner(passes, options.without).run_from(0, ops::Form::built, run, dump, PassRunner::Verify::every_pass);
 }
 
 }  // namespace megacpp::compile

@@ -3,6 +3,7 @@
 // leaves is well-formed, and its dump. Passes do none of this themselves.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -24,8 +25,9 @@ struct Pass {
   /// Whether a run has a use for it; none: every run has.
   std::function<base::Decision(const Compilation&)> applies = {};
   std::function<void(Compilation&)> run;
-  /// For one that holds bytes in order to take less time: whether it did. The rest of the list then runs with and
-  /// without what it did, and what it did stays only where no chip needs more for it: see kMostGrowth.
+  /// For one that holds bytes in order to take less time: whether it will, asked before it runs. The rest of the list
+  /// then runs with and without what it did, and what it did stays only where no chip needs more for it, but for
+  /// most_growth().
   std::function<bool(const Compilation&)> holds_more = {};
   /// What holds of programs afterwards; none: what held before.
   std::optional<ops::Form> leaves = {};
@@ -33,15 +35,16 @@ struct Pass {
   std::function<std::string(const Compilation&)> text = {};
 };
 
-/// By how much the bytes that a chip has alive at once may grow for a pass that holds more: alignment, and tensors that
-/// are too small to matter.
-constexpr double kMostGrowth = 0.01;
+/// By how much the bytes that a chip has alive at once, `bytes` without it, may grow for a pass that holds more:
+/// alignment, and tensors that are too small to matter.
+int64_t most_growth(int64_t bytes);
 
 /// A pass that rewrites each program by itself.
 std::function<void(Compilation&)> each(std::function<ir::Graph(const ir::Graph&)> rewrite);
 
 /// Runs the list in order, without those that do not apply or are switched off. E1007 as Options::without says. The
-/// time of what was run and dropped is that of the pass which it was run for.
+/// time of what was run and dropped is that of the pass which it was run for. Of a list that ran without what a pass
+/// did only the end is verified, and only if it stays: switched off by name, every pass is.
 void run_passes(const std::vector<Pass>& passes, const Options& options, Compilation& run);
 
 }  // namespace megacpp::compile

@@ -106,7 +106,7 @@ class HoldingPassTest : public PassTest {
     return {{.name = "hold",
              .does = "takes a program more",
              .run = [](Compilation& run) { run.programs.push_back(run.programs[0]); },
-             .holds_more = [](const Compilation& run) { return run.programs.size() > 1; }},
+             .holds_more = [](const Compilation&) { return true; }},
             {.name = "plan", .does = "counts", .needed = "here", .run = [bytes](Compilation& run) {
                const bool holds = run.programs.size() > 1;
                run.compiled.stages.push_back({.programs = std::move(run.programs)});
@@ -116,6 +116,43 @@ class HoldingPassTest : public PassTest {
 
   size_t programs() const { return run_.compiled.stages.at(0).programs.size(); }
 };
+
+// So that nothing is copied, and nothing runs twice, for one that finds nothing to hold.
+TEST_F(HoldingPassTest, IsAskedBeforeItRuns) {
+  for (const bool holds : {true, false}) {
+    Compilation run = run_;
+    std::vector<Pass> counted = passes(10);
+    counted[0].holds_more = [holds](const Compilation& asked) {
+      EXPECT_EQ(asked.programs.size(), 1u) << "as they were before it";
+      return holds;
+    };
+    int plans = 0;
+    counted[1].run = [&plans, plan = counted[1].run](Compilation& one) {
+      ++plans;
+      plan(one);
+    };
+    run_passes(counted, {}, run);
+    EXPECT_EQ(plans, holds ? 2 : 1);
+    EXPECT_EQ(run.compiled.stages.at(0).programs.size(), 2u) << "it runs";
+  }
+}
+
+// What is dropped is not verified; what stays is, in the end.
+TEST_F(HoldingPassTest, WhatStaysIsVerified) {
+  for (const int64_t bytes : {10, 11}) {
+    Compilation run = run_;
+    std::vector<Pass> wrong = passes(bytes);
+    wrong[1].run = [plan = wrong[1].run](Compilation& one) {
+      ir::Graph& graph = one.programs[0].graph;
+      if (one.programs.size() == 1) graph.add_output(ir::Output(graph.outputs()[0]));  // a second of that name
+      plan(one);
+    };
+    if (bytes == 10)
+      EXPECT_NO_THROW(run_passes(wrong, {}, run));
+    else
+      EXPECT_THROW(run_passes(wrong, {}, run), base::Error);
+  }
+}
 
 TEST_F(HoldingPassTest, StaysWhereAChipNeedsNoMoreForIt) {
   run_passes(passes(10), {}, run_);
@@ -139,6 +176,24 @@ TEST_F(HoldingPassTest, DumpsAreOfWhatStays) {
     const std::string one = base::read_file(folder / "02-plan.ir");
     EXPECT_EQ(base::read_file(folder / "01-hold.ir"), one);
     EXPECT_EQ(one.find("graph", 1) != std::string::npos, bytes == 10) << one;
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(HoldingPassTest, NoDumpIsLeftOfAPassThatOnlyTheDroppedListRan) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("megacpp_dropped_pass_test_" + std::to_string(getpid()));
+  for (const int64_t bytes : {10, 11}) {
+    Compilation run = run_;
+    std::vector<Pass> list = passes(bytes);
+    Pass only = note("only");
+    only.applies = [](const Compilation& one) {
+      return one.programs.size() > 1 ? Decision::yes() : Decision::no("one program has no use for it");
+    };
+    list.insert(list.begin() + 1, only);
+    run_passes(list, {.dump_dir = folder}, run);
+    EXPECT_EQ(std::filesystem::exists(folder / "02-only.ir"), bytes == 10);
+    EXPECT_TRUE(std::filesystem::exists(folder / "03-plan.ir"));
   }
   std::filesystem::remove_all(folder);
 }

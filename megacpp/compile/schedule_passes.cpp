@@ -114,9 +114,12 @@ void convert_once(Compilation& run) {
       run.programs.push_back(conversion_of(copies[stage], run.inputs[stage], static_cast<int64_t>(stage)));
 }
 
-bool holds_copies(const Compilation& run) {
-  return std::ranges::any_of(
-      run.programs, [](ProgramKind kind) { return kind == ProgramKind::convert_weights; }, &Program::kind);
+bool would_hold_copies(const Compilation& run) {
+  const std::vector<std::set<std::string>> weights = with_one_conversion(run);
+  return std::ranges::any_of(run.programs, [&weights](const Program& program) {
+    return program.kind != ProgramKind::update &&
+           schedule::has_copies_to_read(program.graph, weights[static_cast<size_t>(program.stage)]);
+  });
 }
 
 void bucket_collectives(Compilation& run) {

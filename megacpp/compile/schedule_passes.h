@@ -22,8 +22,9 @@ void split_loss(Compilation& run);
 
 /// For each pipeline stage one program that converts weights, placed as these are; the others read what it leaves.
 void convert_once(Compilation& run);
-/// Whether there is such a program: copies are there for the whole step, what a micro-step converts for a part of it.
-bool holds_copies(const Compilation& run);
+/// Whether there will be such a program: copies are there for the whole step, what a micro-step converts for a part of
+/// it.
+bool would_hold_copies(const Compilation& run);
 
 /// Inside the model the plan's gather unit says what moves together. Updates have all gradients and weights at hand:
 /// these go by size, in the order in which the backward pass makes gradients.

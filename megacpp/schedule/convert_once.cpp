@@ -32,6 +32,10 @@ class CopyReader {
     for (const ir::Output& output : graph.outputs()) is_output_[output.value.index] = true;
   }
 
+  bool finds_any() const {
+    return std::ranges::any_of(graph_.nodes(), [this](const ir::Node& node) { return is_converted(node); });
+  }
+
   ConvertOnce run() {
     Rewriter rewriter(graph_);
     for (const ir::Node& node : graph_.nodes()) {
@@ -110,6 +114,10 @@ std::map<std::string, int64_t> count_conversions(const ir::Graph& graph) {
 
 ConvertOnce read_copies(const ir::Graph& graph, const std::set<std::string>& weights) {
   return CopyReader(graph, weights).run();
+}
+
+bool has_copies_to_read(const ir::Graph& graph, const std::set<std::string>& weights) {
+  return !weights.empty() && CopyReader(graph, weights).finds_any();
 }
 
 ir::Graph make_copies(const std::vector<WeightCopy>& copies) {

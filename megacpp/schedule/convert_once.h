@@ -40,6 +40,9 @@ std::map<std::string, int64_t> count_conversions(const ir::Graph& graph);
 /// is rounded: one that elementwise work of its own shape, or a reduction, reads. And one of a shard that is gathered.
 ConvertOnce read_copies(const ir::Graph& graph, const std::set<std::string>& weights);
 
+/// Whether it would read any.
+bool has_copies_to_read(const ir::Graph& graph, const std::set<std::string>& weights);
+
 /// The program that makes them: it reads the weights and replaces the copies.
 ir::Graph make_copies(const std::vector<WeightCopy>& copies);
 

@@ -12,12 +12,14 @@ namespace {
 
 using ops::Tensor;
 
+std::string text(const std::string& nodes) { return "graph \"g\" {\n" + nodes + "}\n"; }
+
 ConvertOnce converted(const std::string& nodes, const std::set<std::string>& weights = {"w"}) {
-  ConvertOnce result = read_copies(ir::parse("graph \"g\" {\n" + nodes + "}\n"), weights);
+  ConvertOnce result = read_copies(ir::parse(text(nodes)), weights);
   ops::verify(result.graph, ops::Form::built);
+  EXPECT_EQ(has_copies_to_read(ir::parse(text(nodes)), weights), !result.copies.empty()) << "said before";
   return result;
 }
-std::string text(const std::string& nodes) { return "graph \"g\" {\n" + nodes + "}\n"; }
 
 void expect_left_alone(const std::string& nodes, const std::set<std::string>& weights = {"w"}) {
   const ConvertOnce result = converted(nodes, weights);
