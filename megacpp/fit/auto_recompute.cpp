@@ -23,6 +23,10 @@ using recipe::Recipe;
 
 constexpr size_t kNone = 0, kSelective = 1, kFull = 2;  // indices into kRecomputeLevels
 
+size_t level_of(std::string_view name) {
+  return static_cast<size_t>(std::ranges::find(kRecomputeLevels, name) - kRecomputeLevels.begin());
+}
+
 /// One block of the letter and nothing else, for one sequence on one chip.
 Recipe one_block(const Recipe& recipe, char letter, const char* level) {
   Recipe twin = recipe;
@@ -121,8 +125,8 @@ std::vector<RecomputeChoice> AutoRecompute::choices() const {
   return choices;
 }
 
-bool AutoRecompute::can_raise() const {
-  return std::ranges::any_of(letters_, [](const Letter& letter) { return letter.level < kFull; });
+bool AutoRecompute::can_raise(std::string_view level) const {
+  return std::ranges::any_of(letters_, [most = level_of(level)](const Letter& letter) { return letter.level < most; });
 }
 
 void AutoRecompute::raise(Need need) {
@@ -143,10 +147,14 @@ void AutoRecompute::raise(Need need) {
   set(*best, best_level, reason_of(need) + ", and this costs the least time per byte");
 }
 
-void AutoRecompute::raise_all(Need need) {
+void AutoRecompute::raise_all(std::string_view level, Need need) {
+  const size_t least = level_of(level);
+  const std::string why = least == kFull ? "no level is enough; this needs the least"
+                                         : reason_of(need) + ", and full recompute of all needs more";
   for (Letter& letter : letters_) {
+    if (letter.level >= least) continue;
     letter.below_ceiling = need == Need::ceiling;
-    set(letter, kFull, "no level is enough; this needs the least");
+    set(letter, least, why);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/recipe/recipe.h"
@@ -44,14 +45,14 @@ class AutoRecompute {
   /// Of the letters that were left to planning, in the order of recompute_letters().
   std::vector<RecomputeChoice> choices() const;
 
-  /// Whether a level can be raised.
-  bool can_raise() const;
+  /// Whether a level can be raised, to `level` at most.
+  bool can_raise(std::string_view level = kRecomputeLevels.back()) const;
   /// Why: with less the plan exceeds a limit, or exceeds it with the gaps that a compiler may leave, or a ceiling.
   enum class Need : uint8_t { limit, gaps, ceiling };
   /// The one that costs the least time per byte.
   void raise(Need need);
-  /// All letters to full.
-  void raise_all(Need need);
+  /// All letters below `level` to it.
+  void raise_all(std::string_view level, Need need);
 
  private:
   /// Of one block, by level.

@@ -106,6 +106,35 @@ TEST(AutoRecomputeTest, APlanThatDoesNotFitTakesAsMuchAsItNeeds) {
   EXPECT_EQ(needed(hopeless), full) << "what needs the least";
 }
 
+// Sequences over chips: what full recompute makes again is there beside gradients that travel, and can be more than
+// selective keeps. Which of these lengths show it follows from the passes; one must.
+TEST(AutoRecomputeTest, LevelsBelowFullAreTakenWhereFullNeedsMore) {
+  struct Row {
+    const char *recipe, *sequence;
+  };
+  int shown = 0;
+  for (const Row& row : {Row{"nam52-tiny", "128"}, Row{"nam52-tiny", "256"}, Row{"nam56r-tiny", "32"}}) {
+    SCOPED_TRACE(fmt::format("{} {}", row.recipe, row.sequence));
+    const auto planned = [&row](const char* level, int64_t limit = 0) {
+      Assumptions assumptions = on("v6e:2x2");
+      if (limit > 0) assumptions.limits.assign(4, limit);
+      return make_estimate(shipped(row.recipe, {"layout.data_parallel=2", "layout.context_parallel=2", "layout.zero=1",
+                                                "train.precision=bf16", "train.batch=4", "train.micro_steps=1",
+                                                fmt::format("train.sequence={}", row.sequence),
+                                                fmt::format("train.recompute={}", level)}),
+                           assumptions);
+    };
+    const int64_t selective = needed(planned("selective")), full = needed(planned("full"));
+    if (selective >= full || needed(planned("none")) <= selective) continue;
+    ++shown;
+    const Estimate found = planned("auto", selective);
+    EXPECT_TRUE(found.fit.may_fit());
+    EXPECT_LE(needed(found), selective);
+    EXPECT_LE(needed(planned("auto", selective - 1)), selective) << "what needs the least, where that is not full";
+  }
+  EXPECT_GT(shown, 0);
+}
+
 // Where a compiler leaves gaps: with levels that surely fit for who plans, with what may fit for who can ask.
 TEST(AutoRecomputeTest, APlanIsRaisedUntilItSurelyFitsWhereThatCanBe) {
   const recipe::Recipe recipe = shipped("nam52-tiny");

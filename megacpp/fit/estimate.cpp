@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/fit/hardware_target.h"
@@ -52,10 +55,39 @@ bool reaches(const Estimate& estimate, FitVerdict reach, const Ceiling& ceiling)
   return estimate.fit.verdict() <= reach && may_fit(estimate, ceiling);
 }
 
+/// Surer, or as sure and needs less.
+bool is_better(const Estimate& estimate, const Estimate& than, const Ceiling& ceiling) {
+  const auto rank = [&ceiling](const Estimate& one) {
+    return std::tuple(!may_fit(one, ceiling), one.fit.verdict(), one.fit.worst().needed());
+  };
+  return rank(estimate) < rank(than);
+}
+
 /// What more recompute is for, of a plan that needs some.
 AutoRecompute::Need need_of(const Estimate& estimate, const Ceiling& ceiling) {
   if (!estimate.fit.may_fit()) return AutoRecompute::Need::limit;
   return may_fit(estimate, ceiling) ? AutoRecompute::Need::gaps : AutoRecompute::Need::ceiling;
+}
+
+/// How far recompute goes: full for all letters or, where that is not enough, selective. Full mostly needs less, but
+/// what it makes again can be alive beside gradients that are in flight.
+struct Ends {
+  Estimate best;
+  bool full_needs_least = true;
+};
+Ends find_ends(const AutoRecompute& start, AutoRecompute::Need need, const Assumptions& assumptions, FitVerdict reach,
+               const Ceiling& ceiling) {
+  const auto with_all = [&](std::string_view level) {
+    AutoRecompute all = start;
+    all.raise_all(level, need);
+    return estimate_of(all, assumptions);
+  };
+  Ends ends{.best = with_all("full")};
+  if (reaches(ends.best, reach, ceiling) || !start.can_raise("selective")) return ends;
+  Estimate selective = with_all("selective");
+  ends.full_needs_least = ends.best.fit.worst().needed() <= selective.fit.worst().needed();
+  if (is_better(selective, ends.best, ceiling)) ends.best = std::move(selective);
+  return ends;
 }
 
 /// Nothing where kernels of ours are assumed.
@@ -123,14 +155,16 @@ Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumpti
   Estimate estimate = estimate_of(recompute, assumptions);
   if (reaches(estimate, reach, ceiling) || !recompute.can_raise()) return estimate;
   if (estimate.fit.worst().may_fit() && !estimate.fit.fits_host()) return estimate;  // no level leaves a host more
-  // What is out of reach is found by one more plan, not by one for each level.
-  AutoRecompute all = recompute;
-  all.raise_all(need_of(estimate, ceiling));
-  Estimate least = estimate_of(all, assumptions);
-  if (!may_fit(least, ceiling)) return least.fit.worst().needed() < estimate.fit.worst().needed() ? least : estimate;
-  const FitVerdict reachable = std::max(reach, least.fit.verdict());
-  while (!reaches(estimate, reachable, ceiling) && recompute.can_raise()) {
-    recompute.raise(need_of(estimate, ceiling));
+  // What is out of reach is found by these, not by a plan for each level.
+  Ends ends = find_ends(recompute, need_of(estimate, ceiling), assumptions, reach, ceiling);
+  Estimate best = std::move(ends.best);
+  if (!may_fit(best, ceiling) && ends.full_needs_least) return is_better(best, estimate, ceiling) ? best : estimate;
+  const FitVerdict reachable = std::max(reach, best.fit.verdict());
+  while (!reaches(estimate, reachable, ceiling)) {
+    const AutoRecompute::Need need = need_of(estimate, ceiling);
+    if (is_better(estimate, best, ceiling)) best = std::move(estimate);
+    if (!recompute.can_raise()) return best;
+    recompute.raise(need);
     estimate = estimate_of(recompute, assumptions);
   }
   return estimate;

@@ -65,7 +65,8 @@ schedule::Target target_on(const Assumptions& assumptions);
 /// lane's backend cannot run.
 /// train.recompute: auto is decided here: raised until the plan is as sure as `reach` says, and below `ceiling` as
 /// well. Where no level is as sure it is raised until the plan may fit, and where none is enough for that the estimate
-/// is of what needs the least. Plans and searches reach what fits. Launches and the ladder take what is close with less
+/// is of what needs the least of full and selective recompute for all and, where full needs more than selective, of
+/// every level on the way. Plans and searches reach what fits. Launches and the ladder take what is close with less
 /// recompute: their compiler answers next, and what it refuses is the next ceiling.
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions,
                        FitVerdict reach = FitVerdict::fits, const Ceiling& ceiling = {});
