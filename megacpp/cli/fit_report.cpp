@@ -59,8 +59,7 @@ ShownMemory planned_memory(const Found& one) {
   return {.needed = worst.needed(),
           .limit = worst.limit.value(),
           .free = worst.free_bytes().value(),
-          .verdict = one.fit.verdict(),
-          .fits_host = one.fit.fits_host()};
+          .verdict = one.fit.verdict()};
 }
 
 std::vector<std::string> layout_cells(const Found& one, const ShownMemory& memory, const ShownStep& step) {
@@ -238,8 +237,7 @@ std::vector<size_t> FitAnswer::order() const {
 std::string ShownMemory::free_text() const {
   const std::string text = (free < 0 ? "-" : "") + human_bytes(std::abs(free));
   if (verdict == fit::FitVerdict::close) return text + " close";
-  if (verdict == fit::FitVerdict::does_not_fit && free >= 0)
-    return text + (fits_host ? ", ran out" : ", host has too little");
+  if (verdict == fit::FitVerdict::does_not_fit && free >= 0) return text + ", ran out";
   return is_measured ? text + " measured" : text;
 }
 

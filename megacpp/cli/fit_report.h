@@ -32,12 +32,11 @@ struct ShownMemory {
   int64_t limit = 0;   //
   int64_t free = 0;    // below 0: too few
   fit::FitVerdict verdict = fit::FitVerdict::fits;
-  bool fits_host = true;     // the host beside the chips has enough for what it keeps, as planned
   bool is_measured = false;  // by the hardware or its compiler, which were asked; else planned
 
   /// "1.20 GiB", "-3.00 MiB" where it does not fit, "40.00 MiB close" where a compiler may need more than is free,
-  /// "1.20 GiB measured", "1.20 GiB, ran out" where the plan fits and what was seen does not, "1.20 GiB, host has too
-  /// little" where a host is what the plan exceeds.
+  /// "1.20 GiB measured", "1.20 GiB, ran out" where the plan fits and what was seen does not. What hosts beside the
+  /// chips have only a launch asks: no search exceeds it.
   std::string free_text() const;
 };
 

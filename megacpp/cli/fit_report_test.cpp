@@ -129,15 +129,6 @@ TEST(FitAnswerTest, WhatWasSeenToRunIsNoErrorThoughItsPlanDoesNotFit) {
   EXPECT_FALSE(refusal_of(answer).has_value());
 }
 
-TEST(FitAnswerTest, WhatAHostLacksIsNotSaidToHaveRunOut) {
-  FitAnswer answer = answer_of_four();
-  fit::FitReport& fit = answer.search.found[1].fit;
-  fit.host_offloaded = 10;
-  fit.host_limit = 5;
-  EXPECT_EQ(answer.memory_of(1).verdict, FitVerdict::does_not_fit);
-  EXPECT_EQ(answer.memory_of(1).free_text(), "60 B, host has too little");
-}
-
 // A run that failed for another reason says nothing about memory.
 TEST(FitAnswerTest, AnyOtherFailureLeavesARowWhereItStands) {
   FitAnswer answer = answer_of_four();
