@@ -118,8 +118,7 @@ std::string reserved_text(const PlanReport& report) {
   const fit::ReservedBytes& r = *report.reserved;
   return fmt::format(
       "XLA is expected to reserve {} there: arguments {}, what blocks keep {}, weights in bf16 {}, one iteration of "
-      "the "
-      "loop over blocks {}, gradients {}, outside blocks {}, code {}, other {}.\n",
+      "the loop over blocks {}, gradients {}, outside blocks {}, code {}, other {}.\n",
       human_bytes(r.total()), human_bytes(r.arguments), human_bytes(r.kept), human_bytes(r.weight_copies),
       human_bytes(r.iteration), human_bytes(r.gradients), human_bytes(r.outside), human_bytes(r.code),
       human_bytes(r.other));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What XLA is expected to reserve on a chip for a training step whose blocks run in loops: more than is alive at the
 // peak. Every term is something the emitted step holds; how many bytes XLA takes for one of ours is in the chip's file,
-// fitted to recorded steps that compilers answered for. Not a bound: how far off it was is in docs/benchmarks.md.
+// fitted to recorded steps that compilers answered for. Not a bound: how far off it was is in docs/benchmarks.md. These
+// steps had one micro-step of 2048 or 4096 tokens; one of them recomputed, with ZeRO 3. Where a step recomputes with
+// less and XLA sums gradients by all-reduces, whole gradients may be stacked, which no term has.
 #pragma once
 
 #include <cstdint>
