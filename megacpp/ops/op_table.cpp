@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <map>
+#include <unordered_map>
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/collective_start.h"
@@ -22,8 +22,9 @@ const std::vector<OpDef>& all_ops() {
 }
 
 const OpDef* find_op(std::string_view name) {
-  static const std::map<std::string_view, const OpDef*> index = [] {
-    std::map<std::string_view, const OpDef*> by_name;
+  // Only looked up, once or more for every node of every pass.
+  static const std::unordered_map<std::string_view, const OpDef*> index = [] {
+    std::unordered_map<std::string_view, const OpDef*> by_name;
     for (const OpDef& op : all_ops()) by_name[op.name] = &op;
     return by_name;
   }();

@@ -13,7 +13,10 @@ namespace {
 
 class Verifier {
  public:
-  Verifier(const ir::Graph& graph, Form form) : graph_(graph), form_(form) {}
+  Verifier(const ir::Graph& graph, Form form) : graph_(graph), form_(form) {
+    outputs_.reserve(graph.outputs().size());
+    donated_.reserve(graph.outputs().size());
+  }
 
   void run() {
     for (uint32_t i = 0; i < graph_.nodes().size(); ++i) check_node({i});

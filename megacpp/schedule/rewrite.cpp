@@ -32,8 +32,11 @@ ir::Graph Rewriter::finish() {
 }
 
 std::vector<size_t> count_readers(const ir::Graph& graph) {
-  std::vector<size_t> readers;
-  for (const std::vector<ir::NodeId>& users : graph.users()) readers.push_back(users.size());
+  std::vector<size_t> readers(graph.values().size(), 0);
+  std::vector<uint32_t> last(graph.values().size(), UINT32_MAX);  // node that was seen to read it
+  for (uint32_t n = 0; n < graph.nodes().size(); ++n)
+    for (const ir::ValueId operand : graph.nodes()[n].operands)
+      if (std::exchange(last[operand.index], n) != n) ++readers[operand.index];
   for (const ir::Output& output : graph.outputs()) ++readers[output.value.index];
   return readers;
 }

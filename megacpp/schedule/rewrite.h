@@ -34,7 +34,7 @@ class Rewriter {
   std::vector<ir::ValueId> mapped_;
 };
 
-/// How often each value is read, by nodes and as an output.
+/// How many nodes read each value, and outputs.
 std::vector<size_t> count_readers(const ir::Graph& graph);
 
 }  // namespace megacpp::schedule

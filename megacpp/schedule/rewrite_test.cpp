@@ -38,5 +38,18 @@ TEST(RewriterTest, AGraphThatDoesNotGrowMovesNoNode) {
   EXPECT_EQ(rewriter.graph().values().data(), value);
 }
 
+TEST(RewriterTest, ReadersAreNodesAndOutputs) {
+  ir::Graph graph("readers");
+  ops::Builder builder(graph);
+  const ir::ValueId x = builder.input("x", {ir::DType::f32, {3}}, ir::Role::batch);
+  const ir::ValueId square = builder.mul(x, x), sum = builder.add(square, x);
+  graph.add_output({.name = "sum", .value = sum});
+  graph.add_output({.name = "again", .value = sum});
+  const std::vector<size_t> readers = count_readers(graph);
+  EXPECT_EQ(readers, (std::vector<size_t>{2, 1, 2})) << "a node that reads a value twice counts once";
+  const auto users = graph.users();
+  for (size_t v = 0; v + 1 < readers.size(); ++v) EXPECT_EQ(readers[v], users[v].size());
+}
+
 }  // namespace
 }  // namespace megacpp::schedule
