@@ -258,10 +258,12 @@ class Assigner {
 
   void place_copy(uint32_t n) {
     const ir::Node& node = graph_.nodes()[n];
+    const Space space = ops::is_in_host_memory(node) ? Space::host : Space::device;
     place_result(n, 0, std::nullopt);
-    MEGACPP_CHECK((buffer(node.results[0]).space == Space::host) == ops::is_in_host_memory(node))
-        << graph_.name() << ": " << node.op << " @" << node.scope << " to " << node.attrs.text("to")
-        << " is in the other memory; what goes to the host replaces state there";
+    Buffer& to = buffer(node.results[0]);
+    if (to.state.empty()) to.space = space;
+    MEGACPP_CHECK(to.space == space) << graph_.name() << ": " << node.op << " @" << node.scope << " to "
+                                     << node.attrs.text("to") << " replaces state in the other memory";
     Buffer& from = buffer(node.operands[0]);
     from.last = std::max(from.last, done_at_[n]);  // may be read until the copy is done
   }

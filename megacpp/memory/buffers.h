@@ -47,7 +47,8 @@ struct Buffers {
   std::vector<Copy> final_copies;
 };
 
-/// In the host's memory there is state alone, which what replaces it is copied into in place.
+/// In the host's memory there are state, which what replaces it is copied into in place, and temporaries that copies
+/// leave there for later ones (ops/host_copy.h). Either is in use until the last copy from it is done.
 Buffers assign_buffers(const ir::Graph& graph, const schedule::Target& target);
 
 }  // namespace megacpp::memory

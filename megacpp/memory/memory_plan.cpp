@@ -75,7 +75,7 @@ class Planner {
   MemoryPlan run() {
     plan_.state = collect_state(programs_);
     for (StateSlot& slot : plan_.state) {
-      int64_t& end = slot.space == Space::host ? plan_.host_bytes : plan_.state_bytes;
+      int64_t& end = slot.space == Space::host ? host_state_bytes_ : plan_.state_bytes;
       slot.offset = end;
       offset_of_[slot.name] = slot.offset;
       end += aligned(target_.bytes_of_state(slot.type), target_.alignment);
@@ -83,7 +83,9 @@ class Planner {
     for (const ir::Graph* graph : programs_) plan_program(*graph);
     size_t peak = 0;
     int64_t most_alive = 0;
+    plan_.host_bytes = host_state_bytes_;
     for (size_t p = 0; p < plan_.programs.size(); ++p) {
+      plan_.host_bytes = std::max(plan_.host_bytes, host_state_bytes_ + plan_.programs[p].host_bytes);
       if (plan_.programs[p].temporary_bytes > plan_.programs[peak].temporary_bytes) peak = p;
       most_alive = std::max(most_alive, plan_.programs[p].lower_bound);
     }
@@ -100,31 +102,43 @@ class Planner {
  private:
   void plan_program(const ir::Graph& graph) {
     Buffers buffers = assign_buffers(graph, target_);
-    std::vector<Interval> intervals;  // of temporaries
-    for (const Buffer& buffer : buffers.buffers)
-      if (buffer.state.empty())
-        intervals.push_back({aligned(buffer.bytes, target_.alignment), buffer.first, buffer.last});
     ProgramPlan program{.value_offset = {},
                         .value_space = {},
                         .workspace_offset = {},
                         .workspace_bytes = {},
                         .final_copies = buffers.final_copies};
-    const Busiest most = busiest(intervals);
-    if (target_.places_itself)
+    const Busiest most = busiest(temporaries_in(Space::device, buffers));
+    if (target_.places_itself) {
       program.temporary_bytes = program.lower_bound = most.bytes;
-    else
-      place_buffers(buffers, intervals, program);
+      program.host_bytes = busiest(temporaries_in(Space::host, buffers)).bytes;
+    } else {
+      place_buffers(buffers, program);
+    }
     plan_.programs.push_back(std::move(program));
     laid_out_.push_back({std::move(buffers), most.time});
   }
 
-  void place_buffers(const Buffers& buffers, const std::vector<Interval>& temporaries, ProgramPlan& program) const {
-    const Placement placement = place(temporaries);
-    std::vector<int64_t> offsets;  // by buffer
-    size_t next = 0;
+  std::vector<Interval> temporaries_in(Space space, const Buffers& buffers) const {
+    std::vector<Interval> intervals;
     for (const Buffer& buffer : buffers.buffers)
-      offsets.push_back(buffer.state.empty() ? plan_.state_bytes + placement.offsets[next++]
-                                             : offset_of_.at(buffer.state));
+      if (buffer.state.empty() && buffer.space == space)
+        intervals.push_back({aligned(buffer.bytes, target_.alignment), buffer.first, buffer.last});
+    return intervals;
+  }
+
+  void place_buffers(const Buffers& buffers, ProgramPlan& program) const {
+    const Placement placement = place(temporaries_in(Space::device, buffers));
+    const Placement on_host = place(temporaries_in(Space::host, buffers));
+    std::vector<int64_t> offsets;  // by buffer
+    size_t next = 0, next_on_host = 0;
+    for (const Buffer& buffer : buffers.buffers) {
+      if (!buffer.state.empty())
+        offsets.push_back(offset_of_.at(buffer.state));
+      else if (buffer.space == Space::host)
+        offsets.push_back(host_state_bytes_ + on_host.offsets[next_on_host++]);
+      else
+        offsets.push_back(plan_.state_bytes + placement.offsets[next++]);
+    }
     for (size_t v = 0; v < buffers.buffer_of.size(); ++v) {
       const auto b = static_cast<size_t>(buffers.buffer_of[v]);
       program.value_offset.push_back(offsets[b] + buffers.place_in[v]);
@@ -136,6 +150,7 @@ class Planner {
     }
     program.temporary_bytes = placement.bytes;
     program.lower_bound = placement.lower_bound;
+    program.host_bytes = on_host.bytes;
   }
 
   void itemise(const LaidOutProgram& program) {
@@ -150,7 +165,8 @@ class Planner {
       if (slot.space == Space::device)
         count(slot.role, slot.scope, slot.name + " " + to_string(slot.type), target_.bytes_of_state(slot.type));
     for (const Buffer& buffer : program.buffers.buffers)
-      if (buffer.state.empty() && buffer.first <= program.peak_node && program.peak_node <= buffer.last)
+      if (buffer.state.empty() && buffer.space == Space::device && buffer.first <= program.peak_node &&
+          program.peak_node <= buffer.last)
         count(buffer.role, buffer.scope, buffer.what, buffer.bytes);
     for (const auto& [key, bytes] : sums)
       plan_.items.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), bytes});
@@ -163,6 +179,7 @@ class Planner {
   const std::vector<const ir::Graph*>& programs_;
   const schedule::Target& target_;
   std::map<std::string, int64_t> offset_of_;
+  int64_t host_state_bytes_ = 0;  // with alignment
   std::vector<LaidOutProgram> laid_out_;
   MemoryPlan plan_;
 };

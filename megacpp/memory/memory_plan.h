@@ -3,8 +3,8 @@
 // optimizer, batch) is placed first and is shared by all programs of the run; behind it each program's temporaries
 // share one region, since only one program runs at a time. Nothing is allocated after load: the arena is exactly
 // `total_bytes` long. Where the target places buffers by itself, the plan counts what is alive at once and has no
-// offsets. State that stands in the host's memory has an arena there, of `host_bytes`, and is no part of the other
-// numbers.
+// offsets. What stands in the host's memory has an arena there, of `host_bytes`, with state first and temporaries of
+// the programs behind it in the same way, and is no part of the other numbers.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,7 @@ struct ProgramPlan {
   std::vector<Buffers::Copy> final_copies;
   int64_t temporary_bytes = 0;  // above the state
   int64_t lower_bound = 0;      // most temporary bytes alive at once
+  int64_t host_bytes = 0;       // of temporaries in the host's memory, above the state there
 };
 
 /// One line of the report: bytes alive at the peak, by what they are for and where they belong.

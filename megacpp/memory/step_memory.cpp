@@ -61,7 +61,7 @@ class StepWalk {
   // What each node begins and ends first, then the sums.
   void add_temporaries(const ir::Graph& graph, std::span<LetterBytes> alive) const {
     for (const Buffer& buffer : assign_buffers(graph, target_).buffers) {
-      if (!buffer.state.empty()) continue;
+      if (!buffer.state.empty() || buffer.space == Space::host) continue;
       const size_t letter = index_of(buffer.scope);
       alive[buffer.first][letter] += buffer.bytes;
       if (buffer.last + size_t{1} < alive.size()) alive[buffer.last + size_t{1}][letter] -= buffer.bytes;
