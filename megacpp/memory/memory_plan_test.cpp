@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs random programs in one byte arena at the planned offsets and looks, at every node, whether each operand still
-// holds what was put there.
+// Runs random programs in one byte arena at the planned offsets, and one of the host's, and looks, at every node,
+// whether each operand still holds what was put there.
 #include "megacpp/memory/memory_plan.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "megacpp/base/error.h"
@@ -12,11 +13,13 @@
 #include "megacpp/memory/buffers.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/ops/builder.h"
+#include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fold_sums.h"
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/narrow_results.h"
+#include "megacpp/schedule/offload_activations.h"
 #include "megacpp/schedule/order.h"
 #include "megacpp/schedule/remove_dead.h"
 #include "tests/support/random_graph.h"
@@ -42,16 +45,27 @@ ir::Graph scheduled(const ir::Graph& graph) {
       schedule::lower_elementwise(schedule::fuse(schedule::fold_accumulation(schedule::remove_dead(graph)))));
 }
 
-// One chip whose bytes are all in `arena`; every access is checked against the values kept aside.
+// When a copy between device and host moves its bytes: no earlier than it starts, no later than it is done.
+enum class CopyTime : uint8_t { at_start, at_done };
+
+struct Place {
+  Space space;
+  int64_t offset;
+};
+
+// One chip whose bytes are all in two arenas; every access is checked against the values kept aside.
 class ArenaInterpreter {
  public:
-  ArenaInterpreter(const MemoryPlan& plan)
-      : plan_(plan), arena_(static_cast<size_t>(plan.total_bytes), std::byte{0xFF}) {}
+  ArenaInterpreter(const MemoryPlan& plan, CopyTime copies)
+      : plan_(plan),
+        copies_(copies),
+        arena_(static_cast<size_t>(plan.total_bytes), std::byte{0xFF}),
+        host_(static_cast<size_t>(plan.host_bytes), std::byte{0xFF}) {}
 
-  void set_state(const std::string& name, const Tensor& tensor) { write(tensor, plan_.find_state(name)->offset); }
+  void set_state(const std::string& name, const Tensor& tensor) { write(tensor, place_of(*plan_.find_state(name))); }
   Tensor state(const std::string& name) const {
     const StateSlot* slot = plan_.find_state(name);
-    return decode(slot->type, at(slot->offset, slot->type.bytes()));
+    return decode(slot->type, at(place_of(*slot), slot->type.bytes()));
   }
 
   void run(const ir::Graph& graph, const ProgramPlan& program) {
@@ -63,6 +77,10 @@ class ArenaInterpreter {
         EXPECT_EQ(program.value_offset[node.results[0].index], plan_.find_state(node.attrs.text("name"))->offset);
         continue;
       }
+      if (node.op == ops::kCopyDoneOp && copies_ == CopyTime::at_done) {
+        const ir::Node& start = graph.producer(node.operands[0]);
+        write(read(graph, program, start.operands[0]), place_of(program, node.operands[0]));
+      }
       std::vector<Tensor> operands;
       for (const ir::ValueId operand : node.operands) {
         operands.push_back(read(graph, program, operand));
@@ -72,11 +90,14 @@ class ArenaInterpreter {
       }
       const int64_t workspace = program.workspace_offset[n];
       ASSERT_EQ(workspace >= 0, node.op == "dot");
-      if (workspace >= 0) std::fill_n(at(workspace, 100), 100, std::byte{0xEE});
+      if (workspace >= 0) std::fill_n(at({Space::device, workspace}, 100), 100, std::byte{0xEE});
       const std::vector<Tensor> results = ops::evaluate_op(node.op, operands, node.attrs);
       for (size_t r = 0; r < results.size(); ++r) {
+        const Place place = place_of(program, node.results[r]);
         expected[node.results[r].index] = results[r];
-        write(results[r], program.value_offset[node.results[r].index]);
+        write(results[r], place);
+        if (node.op == ops::kCopyStartOp && copies_ == CopyTime::at_done)  // nobody may read it yet
+          std::fill_n(at(place, results[r].type.bytes()), results[r].type.bytes(), std::byte{0xDD});
       }
     }
     expect_outputs(graph, program, expected);
@@ -85,7 +106,7 @@ class ArenaInterpreter {
  private:
   void expect_outputs(const ir::Graph& graph, const ProgramPlan& program, const std::vector<Tensor>& expected) {
     for (const Buffers::Copy& copy : program.final_copies)
-      write(read(graph, program, copy.from), plan_.find_state(copy.to_state)->offset);
+      write(read(graph, program, copy.from), place_of(*plan_.find_state(copy.to_state)));
     for (const ir::Output& output : graph.outputs()) {
       const Tensor& wanted = expected[output.value.index];
       EXPECT_TRUE(is_close(read(graph, program, output.value), wanted, 0.0)) << output.name << "\n" << ir::print(graph);
@@ -94,20 +115,28 @@ class ArenaInterpreter {
     }
   }
 
-  std::byte* at(int64_t offset, int64_t bytes) {
-    EXPECT_TRUE(offset >= 0 && offset + bytes <= plan_.total_bytes) << offset << " + " << bytes;
-    return arena_.data() + offset;
+  static Place place_of(const StateSlot& slot) { return {slot.space, slot.offset}; }
+  static Place place_of(const ProgramPlan& program, ir::ValueId value) {
+    return {program.value_space[value.index], program.value_offset[value.index]};
   }
-  const std::byte* at(int64_t offset, int64_t bytes) const {
-    return const_cast<ArenaInterpreter*>(this)->at(offset, bytes);
+
+  std::byte* at(Place place, int64_t bytes) {
+    std::vector<std::byte>& arena = place.space == Space::host ? host_ : arena_;
+    EXPECT_TRUE(place.offset >= 0 && place.offset + bytes <= static_cast<int64_t>(arena.size()))
+        << place.offset << " + " << bytes;
+    return arena.data() + place.offset;
   }
-  void write(const Tensor& tensor, int64_t offset) { encode(tensor, at(offset, tensor.type.bytes())); }
+  const std::byte* at(Place place, int64_t bytes) const {
+    return const_cast<ArenaInterpreter*>(this)->at(place, bytes);
+  }
+  void write(const Tensor& tensor, Place place) { encode(tensor, at(place, tensor.type.bytes())); }
   Tensor read(const ir::Graph& graph, const ProgramPlan& program, ir::ValueId value) const {
-    return decode(graph.type(value), at(program.value_offset[value.index], graph.type(value).bytes()));
+    return decode(graph.type(value), at(place_of(program, value), graph.type(value).bytes()));
   }
 
   const MemoryPlan& plan_;
-  std::vector<std::byte> arena_;
+  const CopyTime copies_;
+  std::vector<std::byte> arena_, host_;
 };
 
 // What the plans of random programs had.
@@ -130,10 +159,11 @@ void count_met(const ir::Graph& graph, const MemoryPlan& plan, Met& met) {
   }
 }
 
-void expect_arena_holds(const ir::Graph& graph, const std::string& site, Met& met) {
+void expect_arena_holds(const ir::Graph& graph, const std::string& site, Met& met,
+                        CopyTime copies = CopyTime::at_start) {
   const MemoryPlan plan = plan_memory({&graph}, test_target());
   auto inputs = testing_support::random_inputs(graph, site);
-  ArenaInterpreter chip(plan);
+  ArenaInterpreter chip(plan, copies);
   for (const auto& [name, tensor] : inputs) chip.set_state(name, tensor);
   for (int step = 0; step < 2; ++step) {  // the second one starts from replaced state
     const auto wanted = ops::evaluate(graph, inputs);
@@ -171,6 +201,77 @@ TEST(MemoryPlanTest, RandomProgramsWithAddendsRunInTheArenaAsOutsideIt) {
   }
   EXPECT_GT(met.in_place, 20U);
   EXPECT_GT(met.sums, 20U);
+}
+
+// Every node is a block, and all that it makes is kept: whatever nobody touches for some nodes goes to the host and
+// comes back.
+ir::Graph in_blocks(ir::Graph graph) {
+  for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
+    ir::Node& node = graph.node(ir::NodeId{n});
+    if (node.op == ir::kInputOp) continue;
+    node.scope = "block" + std::to_string(n) + ".A";
+    node.role = ir::Role::activation;
+  }
+  return graph;
+}
+
+TEST(MemoryPlanTest, RandomProgramsRunInBothArenasWheneverCopiesMove) {
+  Met met;
+  size_t copies = 0;
+  int64_t on_host = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const std::string site = "seed" + std::to_string(seed);
+    const ir::Graph before =
+        in_blocks(scheduled(testing_support::random_graph(seed, 60 + static_cast<int>(seed % 60))));
+    const ir::Graph after = schedule::offload_activations(before, {.least_bytes = 1});
+    const auto inputs = testing_support::random_inputs(before, site);
+    const auto wanted = ops::evaluate(before, inputs), got = ops::evaluate(after, inputs);
+    for (const auto& [name, tensor] : wanted) ASSERT_TRUE(is_close(got.at(name), tensor, 0.0)) << name;
+    for (const CopyTime time : {CopyTime::at_start, CopyTime::at_done}) expect_arena_holds(after, site, met, time);
+    if (HasFatalFailure() || HasNonfatalFailure()) return;
+    for (const ir::Node& node : after.nodes()) copies += node.op == ops::kCopyStartOp;
+    on_host += plan_memory({&after}, test_target()).host_bytes;
+  }
+  EXPECT_GT(copies, 50U);
+  EXPECT_GT(on_host, 0);
+}
+
+// Two tensors go to the host and come back.
+MemoryPlan plan_of_two_on_the_host(const std::string& second_before_first_is_back,
+                                   const std::string& second_afterwards) {
+  const ir::Graph graph = ir::parse(R"(graph "g" {
+  %0 = input() {dtype="f32", name="x", shape=[4]} : f32[4] #batch
+  %1 = exp(%0) : f32[4]
+  %2 = copy_start(%1) {to="host"} : f32[4]
+  %3 = copy_done(%2) : f32[4]
+)" + second_before_first_is_back + R"(  %10 = copy_start(%3) {to="device"} : f32[4]
+  %11 = copy_done(%10) : f32[4]
+  %12 = exp(%11) : f32[4]
+)" + second_afterwards + R"(  %30 = copy_start(%22) {to="device"} : f32[4]
+  %31 = copy_done(%30) : f32[4]
+  %32 = add(%31, %12) : f32[4]
+  output "y" = %32
+}
+)");
+  return plan_memory({&graph}, test_target());
+}
+
+TEST(MemoryPlanTest, TensorsOnTheHostHaveBytesOfTheirOwnUntilTheyAreBack) {
+  const std::string second = R"(  %20 = sin(%0) : f32[4]
+  %21 = copy_start(%20) {to="host"} : f32[4]
+  %22 = copy_done(%21) : f32[4]
+)";
+  const MemoryPlan together = plan_of_two_on_the_host(second, ""), apart = plan_of_two_on_the_host("", second);
+  EXPECT_EQ(together.host_bytes, 128);
+  EXPECT_EQ(apart.host_bytes, 64) << "the first is back when the second leaves";
+  for (const MemoryPlan* plan : {&together, &apart}) {
+    EXPECT_EQ(plan->programs[0].host_bytes, plan->host_bytes) << "no state is there";
+    EXPECT_EQ(std::ranges::count(plan->programs[0].value_space, Space::host), 4) << "what two copies leave";
+    int64_t items = plan->padding_bytes;
+    for (const Item& item : plan->items) items += item.bytes;
+    EXPECT_EQ(items, plan->total_bytes) << "nothing of the host's is in the arena";
+  }
 }
 
 TEST(MemoryPlanTest, ItemsAndPaddingSumToTheArena) {

@@ -26,5 +26,10 @@ inline bool is_in_host_memory(const ir::Node& node) {
   if (node.op == ir::kInputOp) return node.attrs.text(kMemoryAttr, kToDevice) == kToHost;
   return node.op == kCopyStartOp && node.attrs.text("to") == kToHost;
 }
+/// The same of a value.
+inline bool is_in_host_memory(const ir::Graph& graph, ir::ValueId value) {
+  const ir::Node& node = graph.producer(value);
+  return is_in_host_memory(node.op == kCopyDoneOp ? graph.producer(node.operands[0]) : node);
+}
 
 }  // namespace megacpp::ops

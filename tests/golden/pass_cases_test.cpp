@@ -22,6 +22,7 @@
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/merge_siblings.h"
 #include "megacpp/schedule/narrow_gathers.h"
+#include "megacpp/schedule/offload_activations.h"
 #include "megacpp/schedule/offload_state.h"
 #include "megacpp/schedule/overlap_collectives.h"
 #include "megacpp/schedule/recompute_cheap.h"
@@ -158,6 +159,13 @@ ir::Graph run_offload(const PassCase&, const ir::Graph& before) {
   return computing_the_same(before, schedule::offload_state(before));
 }
 
+// "# letters: AE": of these blocks alone. Tensors of cases are small.
+ir::Graph run_offload_activations(const PassCase& one, const ir::Graph& before) {
+  schedule::OffloadedBlocks blocks{.least_bytes = std::stoll(setting(one, "least_bytes", "1"))};
+  for (const char letter : setting(one, "letters", "")) blocks.letters.emplace_back(1, letter);
+  return computing_the_same(before, schedule::offload_activations(before, blocks));
+}
+
 ir::Graph run_split_loss(const PassCase& one, const ir::Graph& before) {
   return computing_the_same(before, schedule::split_loss(before, std::stoll(setting(one, "full_rate_rows", "1"))));
 }
@@ -189,6 +197,7 @@ const std::map<std::string, PassUnderTest> kPasses = {
     {"merge_siblings", {run_merge_siblings, ops::Form::fused}},
     {"narrow_gathers", {run_narrow_gathers}},
     {"offload", {run_offload}},
+    {"offload_activations", {run_offload_activations}},
     {"overlap", {run_overlap}},
     {"partition", {run_partition}},
     {"recompute_cheap", {run_recompute_cheap, ops::Form::fused}},

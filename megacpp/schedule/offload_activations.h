@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activations of blocks in the host's memory between the passes: in a program whose order is settled, a value that the
+// forward pass keeps for the backward pass is copied to the host behind its last reader there and fetched ahead of its
+// first reader in the backward pass, by copies that run beside the work of blocks. In between the device has its bytes
+// for others. The program computes the same.
+//
+// The order of copies is decided here. Nodes that make such values, or read them last before and first behind the time
+// on the host, are in runs of one block each. A store has the run behind the last reader to travel beside and is done
+// when that ends; a fetch starts with the run before the first reader's: one block ahead. What would not be away for
+// a run stays, as do small values, weights, and all that is made outside blocks. What a copy reads or writes nobody
+// else touches before it is done.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megacpp/ir/graph.h"
+
+namespace megacpp::schedule {
+
+/// From so many bytes on a copy takes longer than to start it.
+inline constexpr int64_t kLeastOffloaded = int64_t{256} << 10;
+
+struct OffloadedBlocks {
+  std::vector<std::string> letters = {};  // empty: all
+  int64_t least_bytes = kLeastOffloaded;  // of a value
+
+  bool has(std::string_view letter) const;
+};
+
+/// Of a program with both passes.
+ir::Graph offload_activations(const ir::Graph& graph, const OffloadedBlocks& blocks);
+
+// Where passes are programs of their own, outputs of one are inputs of the other.
+
+/// Names with this prefix that the forward pass hands over and that are offloaded.
+std::set<std::string> offloaded_outputs(const ir::Graph& forward, std::string_view prefix,
+                                        const OffloadedBlocks& blocks);
+/// These outputs leave in the host's memory.
+ir::Graph store_outputs(const ir::Graph& forward, const std::set<std::string>& names);
+/// Inputs of these names, those that it has, come in the host's memory.
+ir::Graph fetch_inputs(const ir::Graph& backward, const std::set<std::string>& names);
+
+}  // namespace megacpp::schedule
