@@ -68,11 +68,12 @@ Decision if_we_schedule_chips(const Compilation& run) {
   return scheduled ? between_chips(run) : scheduled;
 }
 
-Decision if_state_is_offloaded(const Compilation& run) {
+Decision if_anything_is_offloaded(const Compilation& run) {
   if (run.recipe == nullptr || run.plan.layout.offload == "none")
-    return Decision::no("layout.offload leaves all state on the devices");
-  return run.target.has_host_memory ? Decision::yes()
-                                    : Decision::no("the backend " + run.target.name + " keeps all state in one memory");
+    return Decision::no("layout.offload leaves everything on the devices");
+  return run.target.has_host_memory
+             ? Decision::yes()
+             : Decision::no("the backend " + run.target.name + " keeps everything in one memory");
 }
 
 // The whole compiler, top to bottom: every kind of run (training, gradients or the forward pass alone, the whole model
@@ -177,10 +178,11 @@ const std::vector<Pass>& all_passes() {
        .run = overlap_collectives},
       // Around what is settled: copies take their places between nodes that stay where they are.
       {.name = "offload",
-       .does = "keep the optimizer's state in the host's memory and stream it through the device in the update",
-       .needed = "layout.offload says where state is",
-       .applies = if_state_is_offloaded,
-       .run = offload_state},
+       .does = "keep the optimizer's state, and activations between the passes, in the host's memory, and copy them "
+               "beside the work",
+       .needed = "layout.offload says where they are",
+       .applies = if_anything_is_offloaded,
+       .run = offload},
       {.name = "assemble",
        .does =
            "lay the programs of each stage out along a step, in a pipeline once for each slot, and list their state",

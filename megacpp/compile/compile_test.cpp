@@ -454,12 +454,97 @@ TEST(OffloadTest, StateIsPlannedInTheHostsMemoryAndStreamedInTheUpdateAlone) {
     }
 }
 
+Compiled beside_a_host(const std::vector<std::string>& settings) {
+  schedule::Target target = testing_support::plain_target();
+  target.has_host_memory = true;
+  return compile_training(recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings),
+                          target);
+}
+
+// Values that programs of a kind copy to the host: bytes, aligned, by letter of their block.
+std::map<std::string, int64_t> stored_bytes(const StagePrograms& stage, ProgramKind kind) {
+  std::map<std::string, int64_t> bytes;
+  for (const Program& program : stage.programs)
+    for (const ir::Node& node : program.graph.nodes())
+      if (program.kind == kind && node.op == ops::kCopyStartOp && ops::is_in_host_memory(node))
+        bytes[std::string(ir::scope_letter(node.scope))] +=
+            (program.graph.type(node.results[0]).bytes() + 63) / 64 * 64;
+  return bytes;
+}
+
+int64_t total_of(const std::map<std::string, int64_t>& bytes) {
+  int64_t total = 0;
+  for (const auto& [letter, of_letter] : bytes) total += of_letter;
+  return total;
+}
+
+TEST(OffloadTest, ActivationsArePlannedInTheHostsMemoryBetweenThePasses) {
+  const Compiled before = beside_a_host({"train.micro_steps=2"});
+  const Compiled after = beside_a_host({"train.micro_steps=2", "layout.offload=activations"});
+  const memory::MemoryPlan &one = before.stages[0].memory, &other = after.stages[0].memory;
+  const std::map<std::string, int64_t> stored = stored_bytes(after.stages[0], ProgramKind::micro_step);
+  EXPECT_EQ(stored.size(), 3U) << "A, E and M; the only R is the last block, which keeps its own";
+  EXPECT_EQ(other.host_bytes, total_of(stored)) << "all of them are there when the forward pass ends";
+  EXPECT_EQ(other.state_bytes, one.state_bytes) << "state stays";
+  EXPECT_LT(2 * (other.total_bytes - other.state_bytes), one.total_bytes - one.state_bytes);
+  EXPECT_EQ(total_of(stored_bytes(after.stages[0], ProgramKind::update)), 0);
+  const Compiled longer = beside_a_host({"train.micro_steps=4", "layout.offload=activations"});
+  EXPECT_EQ(longer.stages[0].memory.host_bytes, other.host_bytes) << "micro-steps follow each other in the same bytes";
+}
+
+TEST(OffloadTest, BlocksAreChosenByLetter) {
+  const Compiled all = beside_a_host({"layout.offload=activations"});
+  const Compiled some = beside_a_host({"layout.offload=activations", "layout.offload_blocks=[M]"});
+  const std::map<std::string, int64_t> stored = stored_bytes(some.stages[0], ProgramKind::micro_step);
+  ASSERT_EQ(stored.size(), 1U);
+  EXPECT_EQ(stored.begin()->first, "M");
+  EXPECT_EQ(some.stages[0].memory.host_bytes, stored.at("M"));
+  EXPECT_LT(some.stages[0].memory.host_bytes, all.stages[0].memory.host_bytes);
+  EXPECT_GT(some.stages[0].memory.total_bytes, all.stages[0].memory.total_bytes);
+}
+
+TEST(OffloadTest, AllIsStateAndActivations) {
+  const Compiled state = beside_a_host({"layout.offload=optimizer"}),
+                 activations = beside_a_host({"layout.offload=activations"});
+  const Compiled both = beside_a_host({"layout.offload=all"});
+  EXPECT_EQ(both.stages[0].memory.host_bytes,
+            state.stages[0].memory.host_bytes + activations.stages[0].memory.host_bytes);
+  EXPECT_EQ(both.stages[0].memory.state_bytes, state.stages[0].memory.state_bytes);
+}
+
+// What a forward program keeps is state of its micro-batch: every backward program has it from the host.
+TEST(OffloadTest, APipelineHandsActivationsOverThroughTheHost) {
+  for (const char* schedule : {"layout.schedule=1f1b", "layout.schedule=zero_bubble"}) {
+    SCOPED_TRACE(schedule);
+    const std::vector<std::string> base = {"train.micro_steps=4", "layout.pipeline_parallel=2", schedule};
+    std::vector<std::string> offloaded = base;
+    offloaded.push_back("layout.offload=activations");
+    const Compiled before = beside_a_host(base), after = beside_a_host(offloaded);
+    for (size_t stage = 0; stage < after.stages.size(); ++stage) {
+      const StagePrograms& chip = after.stages[stage];
+      int64_t on_host = 0;
+      for (const memory::StateSlot& slot : chip.memory.state) {
+        if (slot.space != memory::Space::host) continue;
+        EXPECT_NE(slot.name.find(".kept."), std::string::npos) << slot.name;
+        on_host += (slot.type.bytes() + 63) / 64 * 64;
+      }
+      EXPECT_GT(on_host, 0);
+      EXPECT_EQ(chip.memory.host_bytes, on_host) << "nothing but state";
+      EXPECT_EQ(total_of(stored_bytes(chip, ProgramKind::forward)), on_host) << "each slot has its own";
+      EXPECT_EQ(chip.memory.state_bytes + on_host, before.stages[stage].memory.state_bytes);
+      EXPECT_LT(chip.memory.total_bytes, before.stages[stage].memory.total_bytes);
+    }
+  }
+}
+
 // Without a host beside it the programs are those without the key.
-TEST(OffloadTest, ATargetWithOneMemoryKeepsStateThere) {
+TEST(OffloadTest, ATargetWithOneMemoryKeepsEverythingThere) {
   const std::string file = std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml";
-  const Compiled compiled = compile_training(recipe::load(file, std::vector<std::string>{"layout.offload=optimizer"}),
-                                             testing_support::plain_target());
-  EXPECT_EQ(compiled.stages[0].memory.host_bytes, 0);
+  for (const char* offload : {"layout.offload=optimizer", "layout.offload=activations", "layout.offload=all"}) {
+    const Compiled compiled =
+        compile_training(recipe::load(file, std::vector<std::string>{offload}), testing_support::plain_target());
+    EXPECT_EQ(compiled.stages[0].memory.host_bytes, 0) << offload;
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "megacpp/memory/report.h"
+#include "megacpp/partition/split_passes.h"
 #include "megacpp/schedule/bucket_collectives.h"
 #include "megacpp/schedule/convert_once.h"
 #include "megacpp/schedule/decompose.h"
@@ -16,6 +17,7 @@
 #include "megacpp/schedule/join_swiglu.h"
 #include "megacpp/schedule/mix_products.h"
 #include "megacpp/schedule/narrow_results.h"
+#include "megacpp/schedule/offload_activations.h"
 #include "megacpp/schedule/offload_state.h"
 #include "megacpp/schedule/overlap_collectives.h"
 #include "megacpp/schedule/recompute_cheap.h"
@@ -64,6 +66,29 @@ std::vector<std::set<std::string>> with_one_conversion(const Compilation& run) {
       if (found != counts[stage].end() && found->second == 1) weights[stage].insert(parameter.name);
     }
   return weights;
+}
+
+void offload_state(Compilation& run) {
+  for (Program& program : run.programs)
+    if (program.kind == ProgramKind::update) program.graph = schedule::offload_state(program.graph);
+}
+
+bool is_backward(ProgramKind kind) {
+  return kind == ProgramKind::backward || kind == ProgramKind::backward_input || kind == ProgramKind::backward_weight;
+}
+
+// In a pipeline what a forward program hands over to backward programs of its part of the model.
+void offload_activations(Compilation& run) {
+  const schedule::OffloadedBlocks blocks{.letters = run.plan.layout.offload_blocks};
+  for (Program& program : run.programs) {
+    if (program.kind == ProgramKind::micro_step) program.graph = schedule::offload_activations(program.graph, blocks);
+    if (program.kind != ProgramKind::forward) continue;
+    const std::set<std::string> names = schedule::offloaded_outputs(program.graph, partition::kKeptPrefix, blocks);
+    program.graph = schedule::store_outputs(program.graph, names);
+    for (Program& other : run.programs)
+      if (is_backward(other.kind) && other.stage == program.stage && other.chunk == program.chunk)
+        other.graph = schedule::fetch_inputs(other.graph, names);
+  }
 }
 
 }  // namespace
@@ -137,9 +162,9 @@ void overlap_collectives(Compilation& run) {
     program.graph = schedule::overlap_collectives(program.graph, {.prefetch = run.plan.layout.prefetch});
 }
 
-void offload_state(Compilation& run) {
-  for (Program& program : run.programs)
-    if (program.kind == ProgramKind::update) program.graph = schedule::offload_state(program.graph);
+void offload(Compilation& run) {
+  if (run.plan.layout.offloads_state()) offload_state(run);
+  if (run.plan.layout.offloads_activations()) offload_activations(run);
 }
 
 void plan_memory(Compilation& run) {

@@ -35,8 +35,9 @@ void recompute_cheap(Compilation& run);
 
 void overlap_collectives(Compilation& run);
 
-/// The optimizer's state of every update, into the host's memory.
-void offload_state(Compilation& run);
+/// What layout.offload names, into the host's memory: the optimizer's state of every update, what blocks keep for the
+/// backward pass.
+void offload(Compilation& run);
 
 /// One plan for each pipeline stage, of assembled programs.
 void plan_memory(Compilation& run);

@@ -7,6 +7,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/compile/state_table.h"
 #include "megacpp/ops/builder.h"
+#include "megacpp/ops/host_copy.h"
 #include "megacpp/partition/divide_graph.h"
 #include "megacpp/partition/split_passes.h"
 
@@ -74,8 +75,11 @@ class SlotProgram {
     const std::string state = state_of(output.name, slot_);
     kept_as_[output.name] = state;
     ops::Builder builder(result_.graph);
-    builder.input(state, source_.graph.type(output.value),
-                  is_kept_weight(output.name) ? ir::Role::weight : ir::Role::activation);
+    const ValueId storage = builder.input(state, source_.graph.type(output.value),
+                                          is_kept_weight(output.name) ? ir::Role::weight : ir::Role::activation);
+    if (ops::is_in_host_memory(source_.graph, output.value))
+      result_.graph.node(result_.graph.value(storage).producer)
+          .attrs.set(std::string(ops::kMemoryAttr), std::string(ops::kToHost));
     const auto at = source_.outputs.find(output.name);
     if (at != source_.outputs.end()) placements_[state] = at->second;
   }

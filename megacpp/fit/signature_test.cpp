@@ -43,10 +43,11 @@ TEST(FitSignatureTest, WhatIsTheSameLaunchHasTheSameSignature) {
 
 TEST(FitSignatureTest, WhatDiffersHasAnother) {
   const catalog::Signature requested = signature_of(small(), "host:1");
-  for (const char* other : {"model.hidden=32", "model.depth=4", "layout.zero=3", "layout.policy=fsdp", "train.batch=8",
-                            "train.sequence=32", "train.micro_steps=2", "train.precision=bf16", "model.z_loss=0.1",
-                            "train.recompute.E=selective", "layout.dispatcher=allgather", "layout.collectives=fast",
-                            "layout.offload=optimizer", "optimizer.name=sgd", "lora.rank=2"})
+  for (const char* other :
+       {"model.hidden=32", "model.depth=4", "layout.zero=3", "layout.policy=fsdp", "train.batch=8", "train.sequence=32",
+        "train.micro_steps=2", "train.precision=bf16", "model.z_loss=0.1", "train.recompute.E=selective",
+        "layout.dispatcher=allgather", "layout.collectives=fast", "layout.offload=optimizer",
+        "layout.offload=activations", "optimizer.name=sgd", "lora.rank=2"})
     EXPECT_NE(signature_of(small({other}), "host:1"), requested) << other;
   EXPECT_NE(signature_of(small(), "host:2"), requested);
   const std::vector<std::string> words = {"placement=xla", "flag=cuda-overlap"};

@@ -62,6 +62,8 @@ TEST(FeaturesTest, OffloadThatABackendCannotRunIsE1505) {
         testing_support::problem_of(base::Code::E1505, [&] { runtime::require_supported(recipe); });
     EXPECT_EQ(problem.where, "layout.offload: optimizer");
     EXPECT_EQ(problem.next, "set layout.offload: none, or use another backend");
+    recipe.layout.offload = "activations";
+    testing_support::problem_of(base::Code::E1505, [&] { runtime::require_supported(recipe); });
   }
 }
 

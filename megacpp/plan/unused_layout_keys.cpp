@@ -26,6 +26,8 @@ bool has_no_ring_blocks(const Recipe& recipe) {
 }
 bool has_no_pipeline(const Recipe& recipe) { return recipe.layout.pipeline_parallel == 1; }
 
+bool keeps_activations_on_devices(const Recipe& recipe) { return !recipe.layout.offloads_activations(); }
+
 // Chips of tensor_parallel hold the same norms, whose gradients zero 2 and 3 reduce in every micro-step.
 bool has_one_copy(const Recipe& recipe) { return product_of_degrees(recipe.layout) == recipe.layout.pipeline_parallel; }
 
@@ -54,7 +56,10 @@ const std::vector<recipe::IgnoredKey>& unused_layout_keys() {
       {.key = "layout.prefetch", .decides = "one chip exchanges nothing", .applies = is_one_chip},
       {.key = "layout.bucket_bytes", .decides = "one chip exchanges nothing", .applies = is_one_chip},
       {.key = "layout.max_replicated_bytes", .decides = "one chip exchanges nothing", .applies = is_one_chip},
-      {.key = "layout.collectives", .decides = "one chip exchanges nothing", .applies = is_one_chip}};
+      {.key = "layout.collectives", .decides = "one chip exchanges nothing", .applies = is_one_chip},
+      {.key = "layout.offload_blocks",
+       .decides = "layout.offload leaves activations on the devices",
+       .applies = keeps_activations_on_devices}};
   return keys;
 }
 

@@ -105,9 +105,12 @@ struct Layout {
   int64_t prefetch = 1;                        // gathers in flight ahead of their use
   int64_t bucket_bytes = 0;                    // of gradients; 0 = as published for Megatron-Core
   int64_t max_replicated_bytes = int64_t{1} << 30;
-  std::string collectives = "exact";  // exact | fast
-  std::string offload = "none";       // none | optimizer: state in pinned memory of the host
+  std::string collectives = "exact";             // exact | fast
+  std::string offload = "none";                  // none | optimizer | activations | all: to pinned memory of the host
+  std::vector<std::string> offload_blocks = {};  // letters whose activations are; empty: all
 
+  bool offloads_state() const { return offload == "optimizer" || offload == "all"; }
+  bool offloads_activations() const { return offload == "activations" || offload == "all"; }
   bool operator==(const Layout&) const = default;
 };
 

@@ -200,6 +200,17 @@ void check_rungs(const Recipe& recipe, const Origins& origins) {
   }
 }
 
+void check_offload_blocks(const Recipe& recipe, const Origins& origins) {
+  constexpr std::string_view kPath = "layout.offload_blocks";
+  std::set<std::string> seen;
+  for (const std::string& letter : recipe.layout.offload_blocks) {
+    if (letter.size() != 1 || recipe.model.pattern.find(letter) == std::string::npos)
+      refuse_item(kPath, letter, fmt::format("letters of the pattern \"{}\"", recipe.model.pattern),
+                  "name blocks that the model has, or remove it", origins);
+    if (!seen.insert(letter).second) refuse_item(kPath, letter, "each letter once", "remove one of the two", origins);
+  }
+}
+
 /// Refuses keys that records other than the chosen one read: they would change nothing. `choice` is the key that
 /// chooses.
 template <typename Record>
@@ -318,6 +329,7 @@ void validate(const Recipe& recipe, const Origins& origins) {
   check_limits(recipe, origins);
   check_faults(recipe, origins);
   check_rungs(recipe, origins);
+  check_offload_blocks(recipe, origins);
 }
 
 }  // namespace megacpp::recipe

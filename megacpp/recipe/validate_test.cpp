@@ -149,6 +149,18 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeAndANextStep) {
       {"dispatcher", Code::E1003, [](Recipe& r) { r.layout.dispatcher = "al2all"; }, "did you mean 'alltoall'?"},
       {"collectives", Code::E1003, [](Recipe& r) { r.layout.collectives = "fasst"; }, "did you mean 'fast'?"},
       {"offload", Code::E1003, [](Recipe& r) { r.layout.offload = "optimiser"; }, "did you mean 'optimizer'?"},
+      {"offload of a block that is not there", Code::E1003,
+       [](Recipe& r) {
+         r.layout.offload_blocks = {"A", "X"};
+       },
+       "name blocks that the model has, or remove it"},
+      {"offload of no letter", Code::E1003, [](Recipe& r) { r.layout.offload_blocks = {""}; },
+       "name blocks that the model has, or remove it"},
+      {"offload of a block twice", Code::E1003,
+       [](Recipe& r) {
+         r.layout.offload_blocks = {"A", "A"};
+       },
+       "remove one of the two"},
       {"policy", Code::E1003, [](Recipe& r) { r.layout.policy = "fsd"; }, "did you mean 'fsdp'?"},
       {"optimizer", Code::E1003, [](Recipe& r) { r.optimizer.name = "adam"; }, "did you mean 'adamw'?"},
       {"no optimizer of that name", Code::E1003, [](Recipe& r) { r.optimizer.name = "lion"; }, ""},

@@ -90,7 +90,8 @@ std::vector<Row> ignored_by_layouts(const std::string& backend) {
           {backend, {}, "layout.prefetch=3"},
           {backend, {}, "layout.bucket_bytes=1"},
           {backend, {}, "layout.max_replicated_bytes=1"},
-          {backend, {}, "layout.collectives=fast"}};
+          {backend, {}, "layout.collectives=fast"},
+          {backend, {}, "layout.offload_blocks=[A]"}};
 }
 
 // A row for each kind of line: a table has one of each for every family.
@@ -188,7 +189,16 @@ TEST(IgnoredKeysTest, TheSameKeysChangeProgramsWhereTheyAreNotReported) {
                     {"cpu", {}, "train.threads=64"}});
 }
 
-TEST(IgnoredKeysTest, ReportedKeysChangeNoProgramOfTheCudaBackend) { expect_ignored(ignored_by_cuda()); }
+TEST(IgnoredKeysTest, ReportedKeysChangeNoProgramOfTheCudaBackend) {
+  expect_ignored(ignored_by_cuda());
+  expect_ignored({{"cuda", {"layout.offload=optimizer"}, "layout.offload_blocks=[A]"}});
+}
+
+TEST(IgnoredKeysTest, BlocksWhoseActivationsAreOffloadedChangeProgramsOfTheCudaBackend) {
+  const Settings deep = {"model.depth=8", "layout.offload=activations"};
+  expect_effective(
+      {{"cuda", {"model.depth=8"}, "layout.offload=activations"}, {"cuda", deep, "layout.offload_blocks=[A]"}});
+}
 
 #ifdef MEGACPP_HAS_PJRT
 
