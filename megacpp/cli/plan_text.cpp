@@ -65,7 +65,7 @@ std::string chips_text(const fit::FitReport& fit, bool has_stages) {
 std::string snapshot_text(const fit::FitReport& fit) {
   std::string text;
   if (fit.host_offloaded > 0)
-    text = fmt::format("Offloaded state takes {} of pinned memory on a host.\n", human_bytes(fit.host_offloaded));
+    text = fmt::format("What is offloaded takes {} of pinned memory on a host.\n", human_bytes(fit.host_offloaded));
   text +=
       fit.snapshot == 0
           ? "No checkpoints are saved.\n"

@@ -71,7 +71,7 @@ struct FitReport {
   size_t samples = 0;             // that the correction was learnt from
   int64_t snapshot = 0;           // of host memory, for checkpoints; machines that share it with their chips count it
   // Of the host beside its chips that is worst off; 0 where chips share the host's memory.
-  int64_t host_offloaded = 0;              // bytes of state in its pinned memory
+  int64_t host_offloaded = 0;              // bytes in its pinned memory
   int64_t host_snapshot = 0;               // of the snapshot, there
   std::optional<int64_t> host_limit = {};  // what it has for both; absent: not known
   std::string host_name = {};              // empty: it has none
@@ -114,7 +114,7 @@ struct Host {
   std::string name;   // "node7"; empty: it has none
   int64_t bytes = 0;  // that it has free
 };
-/// Those of a run: offloaded state and the snapshot of checkpoints are in their memory.
+/// Those of a run: what is offloaded and the snapshot of checkpoints are in their memory.
 struct Hosts {
   std::vector<Host> all = {};  // empty: as the slice has them, and nobody knows what they have
   /// The host of every chip of a mesh, as its place in `all`.

@@ -281,7 +281,7 @@ class LadderWalk {
 
   static std::string why_not_kept(const FitReport& fit) {
     if (fit.fits_host()) return "it saves no bytes";
-    return fmt::format("its host has {} for {} of state and {} of the snapshot of checkpoints",
+    return fmt::format("its host has {} for {} of what is offloaded and {} of the snapshot of checkpoints",
                        human_bytes(*fit.host_limit), human_bytes(fit.host_offloaded), human_bytes(fit.host_snapshot));
   }
 

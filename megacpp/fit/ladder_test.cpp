@@ -213,6 +213,29 @@ TEST(LadderTest, StateThatOverflowsGoesToTheHostBeforeTheExperimentChanges) {
   EXPECT_TRUE(attempt_of(none, "offload")->reason.starts_with("its host has ")) << to_text(none);
 }
 
+TEST(LadderTest, ActivationsFollowStateToTheHostWhereThatFreesBytes) {
+  const MakeEstimate beside = beside_host(int64_t{1} << 30);
+  recipe::Recipe limited = recipe_with({"ladder.rungs=[offload]"}), state = limited, all = limited;
+  state.layout.offload = "optimizer";
+  all.layout.offload = "all";
+  const Estimate of_state = beside(state, {}), of_all = beside(all, {});
+  ASSERT_LT(of_all.fit.worst().needed(), of_state.fit.worst().needed());
+  EXPECT_GT(of_all.fit.host_offloaded, of_state.fit.host_offloaded);
+  limited.hardware.limit.bytes = of_state.fit.worst().needed();
+  EXPECT_EQ(to_text(walk_ladder(beside(limited, {}), beside).changes), "layout.offload=optimizer") << "state suffices";
+  limited.hardware.limit.bytes = of_all.fit.worst().needed();
+  const LadderPath path = walk_ladder(beside(limited, {}), beside);
+  ASSERT_TRUE(path.found) << to_text(path);
+  EXPECT_EQ(to_text(path.changes), "layout.offload=all");
+  EXPECT_FALSE(path.changes_experiment);
+
+  recipe::Recipe small = recipe_with({"train.batch=1", "train.sequence=32", "ladder.rungs=[offload]"});
+  small.hardware.limit.bytes = 1 << 20;
+  const LadderPath least = walk_ladder(beside(small, {}), beside);
+  EXPECT_FALSE(least.found) << to_text(least);
+  EXPECT_EQ(to_text(least.least_changes), "layout.offload=optimizer") << "activations that small stay";
+}
+
 TEST(LadderTest, WhatAHostLacksRaisesNoRecompute) {
   const recipe::Recipe recipe = recipe_with({"train.recompute=auto"});
   const Estimate roomy = beside_host(int64_t{1} << 30)(recipe, {}), narrow = beside_host(1)(recipe, {});

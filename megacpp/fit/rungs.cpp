@@ -93,9 +93,12 @@ std::vector<Changes> higher_zero(const Recipe& recipe) {
   return with_effect({{set("layout.zero", layout.zero + 1)}}, recipe);
 }
 
-std::vector<Changes> state_to_the_host(const Recipe& recipe) {
-  if (recipe.layout.offload != "none") return {};
-  return {{{"layout.offload", "optimizer"}}};
+// State first: it costs time in the update alone.
+std::vector<Changes> more_to_the_host(const Recipe& recipe) {
+  const recipe::Layout& layout = recipe.layout;
+  if (layout.offloads_state() && layout.offloads_activations()) return {};
+  if (layout.offload != "none") return {{{"layout.offload", "all"}}};
+  return {{{"layout.offload", "optimizer"}}, {{"layout.offload", "activations"}}};
 }
 
 const std::vector<Rung>& table() {
@@ -116,11 +119,11 @@ const std::vector<Rung>& table() {
        .keys = {"layout.zero"},
        .changes = higher_zero},
       {.name = "offload",
-       .does = "keep the optimizer's state in the host's memory: a slower update with the same result",
-       .may_reduce = {Role::optimizer},
+       .does = "keep the optimizer's state, then activations too, in the host's memory: slower, with the same result",
+       .may_reduce = {Role::optimizer, Role::activation, Role::temporary},
        .keys = {"layout.offload"},
        .needs_host_memory = true,
-       .changes = state_to_the_host},
+       .changes = more_to_the_host},
       {.name = "sequence",
        .does = "halve the sequence: another experiment than requested",
        .may_reduce = kOfTokens,

@@ -27,7 +27,7 @@ struct Rung {
   std::vector<std::string_view> keys;  // that it changes
   Offers offers = Offers::steps;
   bool changes_experiment = false;  // its results cannot be compared with those requested
-  bool needs_host_memory = false;   // it means something only where state may be kept in a host's memory
+  bool needs_host_memory = false;   // it means something only where devices have a host's memory beside them
   /// Mildest first; empty: nothing is left to change. Gates may still refuse.
   std::function<std::vector<plan::Changes>(const recipe::Recipe&)> changes;
 

@@ -30,6 +30,22 @@ TEST(RungsTest, WhatTheLayoutIgnoresIsNotOffered) {
   }
 }
 
+TEST(RungsTest, StateGoesToTheHostBeforeActivations) {
+  const auto rung = std::ranges::find(all_rungs(), "offload", &Rung::name);
+  const auto offered = [&](const std::string& offload) {
+    std::string values;
+    for (const plan::Changes& offer :
+         rung->changes(recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
+                                    std::vector<std::string>{"layout.offload=" + offload})))
+      values += offer[0].value + " ";
+    return values;
+  };
+  EXPECT_EQ(offered("none"), "optimizer activations ");
+  EXPECT_EQ(offered("optimizer"), "all ");
+  EXPECT_EQ(offered("activations"), "all ");
+  EXPECT_EQ(offered("all"), "");
+}
+
 TEST(RungsTest, LettersThatRecomputeAtLittleCostComeFirst) {
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/jamba-tiny.yaml",

@@ -298,6 +298,27 @@ TEST(StepTimeTest, CopiesFromTheHostTakeTheRateOfItsLink) {
   EXPECT_EQ(time.unpriced_bytes, 0);
 }
 
+// 256 bytes to the host and back, a product of 8 s beside either way.
+TEST(StepTimeTest, CopiesBesideWorkAreHiddenUpToTheRateOfTheirLink) {
+  const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) {
+    const ValueId away = b.one(ops::kCopyStartOp, {add_gradient(b, "kept")}, {{"to", std::string(ops::kToHost)}});
+    add_product(b, "forward");
+    const ValueId stored = b.one(ops::kCopyDoneOp, {away});
+    const ValueId back = b.one(ops::kCopyStartOp, {stored}, {{"to", std::string(ops::kToDevice)}});
+    add_product(b, "backward");
+    b.one(ops::kCopyDoneOp, {back});
+  })});
+  hw::Slice slice = toys(1);
+  slice.chip.links.push_back({.name = kHostLink, .scope = hw::LinkScope::node, .bytes_per_second = 64});
+  const StepTime hidden = predict_step(compiled, slice, "f32");
+  EXPECT_DOUBLE_EQ(hidden.exposed, 0) << "4 s beside 8";
+  EXPECT_DOUBLE_EQ(hidden.overlapped, 8);
+  slice.chip.links.back().bytes_per_second = 16;
+  const StepTime waiting = predict_step(compiled, slice, "f32");
+  EXPECT_DOUBLE_EQ(waiting.exposed, 16) << "16 s beside 8, twice";
+  EXPECT_DOUBLE_EQ(waiting.overlapped, 16);
+}
+
 // A rate that nobody gave is no rate of infinity: what takes its time unseen is counted, and nothing bounds the step.
 TEST(StepTimeTest, CopiesOverALinkThatTheChipsFileLacksAreCountedAndLeaveTheEndOpen) {
   hw::Slice slice = toys(1);

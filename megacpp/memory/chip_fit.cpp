@@ -142,8 +142,10 @@ OutOfMemory misfit_error(const FitCheck& check, const ir::Mesh& mesh, const std:
 OutOfMemory host_misfit_error(const HostFit& fit, const std::string& where) {
   std::string got, ways;
   if (fit.offloaded_bytes > 0) {
-    got = fmt::format("{} of offloaded state planned in pinned memory of the host", exact_bytes(fit.offloaded_bytes));
-    ways = "set layout.offload: none, split the state over more hosts (layout.zero with layout.data_parallel), ";
+    got = fmt::format("{} offloaded to pinned memory of the host", exact_bytes(fit.offloaded_bytes));
+    ways =
+        "set layout.offload: none, or offload fewer blocks (layout.offload_blocks), split state over more hosts "
+        "(layout.zero with layout.data_parallel), ";
   }
   if (fit.snapshot_bytes > 0) {
     got += fmt::format("{}{} for the snapshot of checkpoints", got.empty() ? "" : ", and ",
@@ -160,7 +162,6 @@ OutOfMemory host_misfit_error(const HostFit& fit, const std::string& where) {
                  .place = where,
                  .wanted = fit.needed_bytes(),
                  .limit = fit.limit_bytes};
-  if (fit.offloaded_bytes > 0) facts.roles = {{ir::Role::optimizer, fit.offloaded_bytes}};
   return {base::Code::E2001, std::move(problem), std::move(facts)};
 }
 

@@ -66,7 +66,7 @@ OutOfMemory misfit_error(const FitCheck& check, const ir::Mesh& mesh, const std:
 
 /// What the chips of a host keep in its memory, beside their own, and what it has free for that.
 struct HostFit {
-  int64_t offloaded_bytes = 0;  // of state in pinned memory, of all its chips
+  int64_t offloaded_bytes = 0;  // in pinned memory, of all its chips
   int64_t snapshot_bytes = 0;   // that checkpoints are written from, the same
   int64_t limit_bytes = 0;
   int64_t chip = 0;  // the first of them

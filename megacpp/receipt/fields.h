@@ -292,7 +292,7 @@ void visit_fields(const Visit& visit, Self& memory) {
 
 template <typename Visit, Is<HostBytes> Self>
 void visit_fields(const Visit& visit, Self& host) {
-  visit("offloaded_bytes", host.offloaded_bytes, "of state, in pinned memory");
+  visit("offloaded_bytes", host.offloaded_bytes, "in pinned memory");
   visit("snapshot_bytes", host.snapshot_bytes, "that checkpoints are written from");
   visit("limit_bytes", host.limit_bytes, "that it had free for both");
 }

@@ -307,7 +307,7 @@ struct FamilyMemory {
 };
 /// Planned beside the chips, of the host that needs most; nothing where chips are in their host's memory.
 struct HostBytes {
-  int64_t offloaded_bytes = 0;  // of state, in pinned memory
+  int64_t offloaded_bytes = 0;  // in pinned memory
   int64_t snapshot_bytes = 0;   // that checkpoints are written from
   std::optional<int64_t> limit_bytes = {};
 };

@@ -102,8 +102,7 @@ std::vector<std::string> notes_on(const Gpu& gpu, const LoadFacts& facts) {
                                                 memory::human_bytes(facts.planned_bytes), gpu.properties().name,
                                                 memory::human_bytes(used - facts.planned_bytes))};
   if (facts.host_bytes > 0)
-    notes.push_back(
-        fmt::format("{} of state in pinned memory of {}", memory::human_bytes(facts.host_bytes), host_name()));
+    notes.push_back(fmt::format("{} in pinned memory of {}", memory::human_bytes(facts.host_bytes), host_name()));
   if (facts.connection_bytes > 0)
     notes.push_back(fmt::format("{} of these were taken while NCCL connected the processes, and are in no plan",
                                 memory::human_bytes(facts.connection_bytes)));

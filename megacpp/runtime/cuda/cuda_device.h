@@ -31,7 +31,7 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
   struct Options {
     int64_t chip = 0;
     int64_t arena_bytes = 0;
-    int64_t host_bytes = 0;  // of state in pinned memory; 0: none
+    int64_t host_bytes = 0;  // of pinned memory; 0: none
     /// With the other chips of this process; none: there is no other.
     std::shared_ptr<StepGraph> steps = {};
     std::function<Connection(Stream* stream)> connect = {};

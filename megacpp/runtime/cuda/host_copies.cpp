@@ -20,7 +20,7 @@ namespace {
       base::Code::E2005,
       {.where = "pinned memory of this host",
        .got = fmt::format("{} for {}", result_text(kOutOfMemory), memory::exact_bytes(wanted)),
-       .wanted = "the planned bytes of offloaded state in one piece, which the system may not page out",
+       .wanted = "the planned bytes of what is offloaded in one piece, which the system may not page out",
        .next = "free memory of the host, raise the limit of locked memory (ulimit -l) or of the container, or set "
                "layout.offload: none"},
       {.cls = memory::OomClass::host, .phase = "loading", .wanted = wanted});

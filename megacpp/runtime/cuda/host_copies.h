@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// State of a chip in pinned memory of the host, and the copies of its programs between there and the device. Each
+// What a chip keeps in pinned memory of the host, and the copies of its programs between there and the device. Each
 // direction has a stream of its own, so that both run at once and beside the chip's kernels; what comes before and
 // behind a copy is settled by events, on the device. The host takes no part in a step.
 #pragma once
