@@ -319,14 +319,21 @@ TEST(CudaHostPathTest, AGraphThatTheDriverRefusesEndsTheStepOfAllChips) {
   }
 }
 
-// ---- State in the host's memory ----
+// ---- In the host's memory ----
 
 const std::vector<std::string> kOffload = {"layout.offload=optimizer"};
 
-size_t copies_in_update(const StandInRun& run) {
-  const ir::Graph& update = run.programs().find(compile::ProgramKind::update).graph;
+// As many tokens as make activations worth a copy.
+const std::vector<std::string> kOffloadActivations = {"train.batch=8", "train.sequence=128",
+                                                      "layout.offload=activations"};
+
+size_t copies_in(const ir::Graph& graph) {
   return static_cast<size_t>(
-      std::ranges::count_if(update.nodes(), [](const ir::Node& node) { return node.op == ops::kCopyStartOp; }));
+      std::ranges::count_if(graph.nodes(), [](const ir::Node& node) { return node.op == ops::kCopyStartOp; }));
+}
+
+size_t copies_in_update(const StandInRun& run) {
+  return copies_in(run.programs().find(compile::ProgramKind::update).graph);
 }
 
 size_t moved_by_host(const std::vector<Operation>& operations) {
@@ -403,6 +410,80 @@ TEST(CudaHostPathTest, OffloadedStateIsZeroAtFirstAndIsWrittenAndReadWhereItIs) 
 TEST(CudaHostPathTest, CheckedAndProfiledStepsOfOffloadedStateRunNodeByNode) {
   StandInRun checked(kOffload), profiled(kOffload, true);
   for (int step = 0; step < 3; ++step) {
+    checked.step(runtime::StepMode::check_values);
+    profiled.step();
+  }
+  EXPECT_GT(profiled.executable().step_parts().value().links, 0);
+  EXPECT_EQ(checked.machine().breaches, std::vector<std::string>());
+  EXPECT_EQ(profiled.machine().breaches, std::vector<std::string>());
+}
+
+TEST(CudaHostPathTest, OffloadedActivationsStreamThroughPlannedBuffersInOneGraph) {
+  StandInRun run(kOffloadActivations);
+  const size_t copies = copies_in(run.programs().find(compile::ProgramKind::micro_step).graph);
+  EXPECT_GT(copies, 20U);
+  EXPECT_EQ(copies_in_update(run), 0U);
+  run.executable().run_step(runtime::StepMode::plain);
+  std::vector<Operation> first;
+  std::swap(first, run.machine().operations);
+  EXPECT_EQ(moved_by_host(first), 2 * copies) << "in both micro-steps, half of them to the device, half of them back";
+  expect_in_planned_buffers(run, first);
+  const int waits = run.machine().waits;
+  for (int step = 0; step < 3; ++step) {
+    run.machine().operations.clear();
+    run.executable().run_step(runtime::StepMode::plain);
+    EXPECT_EQ(texts_of(run.machine().operations), texts_of(first));
+  }
+  EXPECT_EQ(run.machine().graphs, 1);
+  EXPECT_EQ(run.machine().waits, waits);
+  EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+}
+
+// Micro-steps have the same bytes of the host one after the other.
+TEST(CudaHostPathTest, BothMemoriesAreAsPlannedWithOffloadedActivations) {
+  const std::vector<std::string> tokens(kOffloadActivations.begin(), kOffloadActivations.end() - 1);
+  const StandInRun plain(tokens);
+  StandInRun run(kOffloadActivations);
+  run.step();
+  const memory::MemoryPlan &before = plain.programs().memory, &after = run.programs().memory;
+  const runtime::ChipMemory memory = run.executable().memory(0);
+  EXPECT_EQ(memory.planned_peak_bytes, after.total_bytes);
+  EXPECT_EQ(memory.planned_host_bytes, after.host_bytes);
+  EXPECT_EQ(memory.measured_host_bytes, after.host_bytes);
+  EXPECT_EQ(after.state_bytes, before.state_bytes) << "state stays";
+  EXPECT_LT(after.total_bytes, before.total_bytes);
+  int64_t stored = 0;
+  for (const ir::Node& node : run.programs().find(compile::ProgramKind::micro_step).graph.nodes())
+    if (ops::is_in_host_memory(node))
+      stored += run.programs().find(compile::ProgramKind::micro_step).graph.type(node.results[0]).bytes();
+  EXPECT_GT(stored, 0);
+  EXPECT_GE(after.host_bytes, stored) << "all of them are there between the passes";
+  EXPECT_LT(after.host_bytes, 2 * stored);
+}
+
+// Between chips whose collectives have streams of their own; in a pipeline as state of the micro-batches in flight,
+// with either form of backward passes; and with state beside them.
+TEST(CudaHostPathTest, OffloadedActivationsOfManyChipsAreOneGraph) {
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3"},
+        std::vector<std::string>{"layout.tensor_parallel=2"}, std::vector<std::string>{"layout.pipeline_parallel=2"},
+        std::vector<std::string>{"layout.pipeline_parallel=2", "layout.schedule=zero_bubble", "layout.offload=all"}}) {
+    std::vector<std::string> settings = kOffloadActivations;
+    settings.insert(settings.end(), layout.begin(), layout.end());
+    StandInRun run(settings);
+    size_t copies = 0;
+    for (const compile::Program& program : run.programs().programs)
+      if (program.kind != compile::ProgramKind::update) copies += copies_in(program.graph);
+    EXPECT_GT(copies, 20U) << layout.front();
+    for (int step = 0; step < 3; ++step) run.executable().run_step(runtime::StepMode::plain);
+    EXPECT_EQ(run.machine().graphs, 1) << layout.front();
+    EXPECT_EQ(run.machine().breaches, std::vector<std::string>()) << layout.front();
+  }
+}
+
+TEST(CudaHostPathTest, CheckedAndProfiledStepsOfOffloadedActivationsRunNodeByNode) {
+  StandInRun checked(kOffloadActivations), profiled(kOffloadActivations, true);
+  for (int step = 0; step < 2; ++step) {
     checked.step(runtime::StepMode::check_values);
     profiled.step();
   }

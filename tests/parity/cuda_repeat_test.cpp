@@ -26,6 +26,7 @@ namespace {
 
 struct TrainedBits {
   bool has_copies = false;  // of weights, for all micro-steps
+  int64_t host_bytes = 0;   // planned in pinned memory, of a chip of the first stage
   std::vector<double> losses;
   std::map<std::string, std::vector<std::byte>> state;  // all that is kept between steps, by chip and name
   std::string repeats;
@@ -46,7 +47,8 @@ TrainedBits train_on_gpu(recipe::Recipe recipe, bool profile, const std::vector<
   options.profile = profile;
   const std::unique_ptr<runtime::Executable> run = runtime::load_on(cuda, recipe, compiled, options);
   train::RunState(compiled, *run).initialise_weights(1);
-  TrainedBits bits{.has_copies = compiled.stages[0].has(compile::ProgramKind::convert_weights)};
+  TrainedBits bits{.has_copies = compiled.stages[0].has(compile::ProgramKind::convert_weights),
+                   .host_bytes = compiled.stages[0].memory.host_bytes};
   for (const train::StepReport& report : train::train({recipe, compiled, batches, *run}))
     bits.losses.push_back(report.loss.value());
   for (const int64_t chip : run->local_chips())
@@ -86,6 +88,33 @@ TEST_P(CudaRepeatTest, StateInTheHostsMemoryHasTheBitsOfStateOnTheDevice) {
   const TrainedBits on_device = train_on_gpu(recipe, false);
   recipe.layout.offload = "optimizer";
   expect_same_bits(train_on_gpu(recipe, false), on_device);
+}
+
+// As many tokens as make activations worth a copy. A copy that came too late, or over bytes still in use, would change
+// gradients.
+class CudaOffloadTest : public GpuTest, public testing::WithParamInterface<std::vector<std::string>> {};
+INSTANTIATE_TEST_SUITE_P(Layouts, CudaOffloadTest,
+                         testing::Values(std::vector<std::string>{}, std::vector<std::string>{"train.recompute=full"},
+                                         std::vector<std::string>{"layout.tensor_parallel=2"},
+                                         std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3"},
+                                         std::vector<std::string>{"layout.pipeline_parallel=2"}));
+
+TEST_P(CudaOffloadTest, ActivationsInTheHostsMemoryHaveTheBitsOfThoseOnTheDevice) {
+  const TemporaryFolder cache;
+  const Variable own_cache("XDG_CACHE_HOME", cache.path().string());
+  std::vector<std::string> settings = {"train.batch=8",        "train.sequence=256",  "train.steps=3",
+                                       "train.precision=bf16", "train.micro_steps=2", "optimizer.warmup_steps=1"};
+  settings.insert(settings.end(), GetParam().begin(), GetParam().end());
+  recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings);
+  const TrainedBits on_device = train_on_gpu(recipe, false);
+  ASSERT_EQ(on_device.losses.size(), 3U);
+  EXPECT_EQ(on_device.host_bytes, 0);
+  for (const char* offload : {"activations", "all"}) {
+    recipe.layout.offload = offload;
+    const TrainedBits on_host = train_on_gpu(recipe, false);
+    EXPECT_GT(on_host.host_bytes, 0) << offload;
+    expect_same_bits(on_host, on_device);
+  }
 }
 
 // What reads a copy gets the number that a conversion in its place would have stored: not one that a cluster, an

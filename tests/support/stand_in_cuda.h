@@ -27,6 +27,7 @@ struct Operation {
   std::vector<Range> ranges = {};
   std::vector<size_t> entries = {};  // of a kernel's table: how many of the ranges each has; empty: there is none
   bool replayed = false;             // as part of a graph
+  Range host = {};                   // of an upload or a download: memory of the host
 };
 
 struct Machine {

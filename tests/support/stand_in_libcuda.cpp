@@ -146,16 +146,20 @@ bool overlaps(const Range& copied, const Range& other) {
          copied.address < other.address + std::max<size_t>(other.bytes, 1);
 }
 
-/// Copies from and to the host run beside kernels: what else touches their device memory must come before or behind.
+/// Copies from and to the host run beside kernels and each other: what else touches their device memory, or that of the
+/// host where either writes it, must come before or behind.
 void check_copies_are_ordered(const Captured& captured) {
   for (size_t c = 0; c < captured.steps.size(); ++c) {
     const Operation& copy = captured.steps[c].operation;
     if (copy.kind != Kind::upload && copy.kind != Kind::download) continue;
     for (size_t s = 0; s < captured.steps.size(); ++s) {
+      const Operation& other = captured.steps[s].operation;
       const size_t first = std::min(c, s), last = std::max(c, s);
       if (c == s || (first < captured.before[last].size() && captured.before[last][first])) continue;
-      for (const Range& range : captured.steps[s].operation.ranges)
+      for (const Range& range : other.ranges)
         if (overlaps(copy.ranges[0], range)) breach("a copy of device memory that something else touches meanwhile");
+      if (copy.kind == Kind::download && other.host.bytes > 0 && overlaps(copy.host, other.host))
+        breach("a copy to memory of the host that another touches meanwhile");
     }
   }
 }
@@ -330,14 +334,16 @@ int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void* stream) {
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
   CALL(cuMemcpyHtoDAsync_v2);
   if (!require_device_memory("cuMemcpyHtoDAsync_v2", to, bytes)) return kInvalidValue;
-  enqueue(stream, {{.kind = Kind::upload, .name = "", .ranges = {{to, bytes}}},
+  const Range host{reinterpret_cast<uint64_t>(from), bytes};
+  enqueue(stream, {{.kind = Kind::upload, .name = "", .ranges = {{to, bytes}}, .host = host},
                    [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); }});
   return 0;
 }
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   CALL(cuMemcpyDtoHAsync_v2);
   if (!require_device_memory("cuMemcpyDtoHAsync_v2", from, bytes)) return kInvalidValue;
-  enqueue(stream, {{.kind = Kind::download, .name = "", .ranges = {{from, bytes}}},
+  const Range host{reinterpret_cast<uint64_t>(to), bytes};
+  enqueue(stream, {{.kind = Kind::download, .name = "", .ranges = {{from, bytes}}, .host = host},
                    [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); }});
   return 0;
 }
