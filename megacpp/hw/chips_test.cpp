@@ -97,10 +97,10 @@ TEST(ChipsTest, NumbersArePlausible) {
 TEST(ChipsTest, MeasuredStepsAreInTheFilesOfTheirChips) {
   for (const Chip& chip : chips()) EXPECT_EQ(chip.selective_recompute.empty(), chip.name != "h200") << chip.name;
   const Chip h200 = find_chip("h200", ChipPlaces{});
-  EXPECT_EQ(h200.selective_recompute.at("bf16").speed, 1.08);
-  EXPECT_EQ(h200.selective_recompute.at("bf16").memory, 0.65);
+  EXPECT_EQ(h200.selective_recompute.at("bf16").speed, 1.006);
+  EXPECT_EQ(h200.selective_recompute.at("bf16").memory, 0.795);
   ASSERT_NE(h200.fact("recompute.selective_speed.bf16"), nullptr);
-  EXPECT_EQ(h200.fact("recompute.selective_speed.bf16")->source, "nam52-1b on one H200");
+  EXPECT_EQ(h200.fact("recompute.selective_speed.bf16")->source, "dense 1.1B on one H200, blocks unrolled");
   EXPECT_EQ(h200.fact("recompute.selective_speed.f32"), nullptr);
 }
 

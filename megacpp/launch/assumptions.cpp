@@ -39,7 +39,7 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
   assumptions.slice.chip = hw::rates_by(assumptions.slice.chip, backend.name);
   // Only a compiler that places buffers itself leaves gaps that no plan knows of.
   if (!backend.emits_stablehlo) {
-    assumptions.slice.chip.gaps_most = 1;
+    assumptions.slice.chip.gaps_least = assumptions.slice.chip.gaps_most = 1;
     assumptions.slice.chip.reserved_per_kept = 0;
   }
   assumptions.build = build_of(recipe, assumptions.slice);
