@@ -184,10 +184,7 @@ class PassRunner {
 
 }  // namespace
 
-int64_t most_growth(int64_t bytes) {
-  constexpr int64_t kMost = 16 << 20;  // of a chip that is nearly full a hundredth may be what it lacks
-  return std::min(bytes / 100, kMost);
-}
+int64_t most_growth(int64_t bytes) { return bytes / 100; }
 
 std::function<void(Compilation&)> each(std::function<ir::Graph(const ir::Graph&)> rewrite) {
   return [rewrite = std::move(rewrite)](Compilation& run) {

@@ -159,11 +159,6 @@ TEST_F(HoldingPassTest, StaysWhereAChipNeedsNoMoreForIt) {
   EXPECT_EQ(programs(), 2u) << "a hundredth more is as much";
 }
 
-TEST_F(HoldingPassTest, OfALargeChipAHundredthIsTooMuch) {
-  EXPECT_EQ(most_growth(1000), 10);
-  EXPECT_EQ(most_growth(int64_t{31} << 30), 16 << 20);
-}
-
 TEST_F(HoldingPassTest, IsUndoneWhereAChipNeedsMoreForIt) {
   run_passes(passes(11), {}, run_);
   EXPECT_EQ(programs(), 1u);
