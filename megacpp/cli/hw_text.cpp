@@ -133,7 +133,6 @@ Json chip_json(const hw::Chip& chip) {
                  {"bandwidth", chip.memory_bytes_per_second},
                  {"code_least", chip.code_bytes_least},
                  {"code_most", chip.code_bytes_most},
-                 {"gaps_least", chip.gaps_least},
                  {"gaps_most", chip.gaps_most},
                  {"reserved_per_kept", chip.reserved_per_kept},
                  {"reserved_per_copy", chip.reserved_per_copy},

@@ -202,7 +202,7 @@ TEST(OutputTest, AFailingCommandSaysItsErrorAsJson) {
         tiny_two_steps("fit", {"--json", "--hardware", "host:0"}),
         tiny_two_steps("compile", {"--json", "--dump-dir", "/proc/no/such"}),
         std::vector<std::string>{"keys", "--json", "--jsn"}, std::vector<std::string>{"parity", "/no/such", "--json"},
-        std::vector<std::string>{"catalog", "show", "7", "--json"}}) {
+        std::vector<std::string>{"catalog", "show", "999999", "--json"}}) {
     const CommandResult result = testing_support::run_command(words);
     EXPECT_NE(result.status, 0) << words[0];
     const Json error = Json::parse(result.out)["error"];

@@ -95,9 +95,9 @@ std::string verdict_text(const PlanReport& report) {
   std::string text = fmt::format("{}: {} at {} needs {} of {}, {} {}{}", fit::fit_verdict_name(verdict), worst.place,
                                  worst.where, fit::needed_text(worst), human_bytes(worst.limit.value()),
                                  human_bytes(std::abs(worst.free_bytes().value())), over_or_under,
-                                 worst.is_range() ? " by the least" : "");
+                                 worst.gaps_most > 1 ? " by the least" : "");
   if (verdict == fit::FitVerdict::close)
-    text += fmt::format("; a compiler leaves gaps between buffers (up to {:.2f} times as much was seen): {}",
+    text += fmt::format("; a compiler may leave gaps between buffers (up to {:.2f} times as much): {}",
                         worst.gaps_most, fit::deciding_command(report.slice));
   return text;
 }

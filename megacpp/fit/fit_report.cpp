@@ -132,17 +132,11 @@ std::string_view fit_verdict_name(FitVerdict verdict) {
   return "";
 }
 
-// State is there whatever a compiler makes again.
-int64_t ChipGroup::needed() const {
-  return std::max<int64_t>(std::llround(gaps_least * static_cast<double>(corrected)), std::min(state, corrected)) +
-         code;
-}
-
 int64_t ChipGroup::most_needed() const { return std::llround(gaps_most * static_cast<double>(corrected)) + code; }
 
 FitVerdict ChipGroup::verdict() const {
   if (!may_fit()) return FitVerdict::does_not_fit;
-  const bool may_overflow = limit && is_range() && most_needed() > *limit;
+  const bool may_overflow = limit && gaps_most > 1 && most_needed() > *limit;
   return may_overflow ? FitVerdict::close : FitVerdict::fits;
 }
 
@@ -154,7 +148,7 @@ FitVerdict FitReport::verdict() const {
 
 std::string needed_text(const ChipGroup& group) {
   const std::string least = memory::human_bytes(group.needed());
-  return group.is_range() ? least + " to " + memory::human_bytes(group.most_needed()) : least;
+  return group.gaps_most > 1 ? least + " to " + memory::human_bytes(group.most_needed()) : least;
 }
 
 std::string deciding_command(const hw::Slice& slice) {
@@ -208,7 +202,6 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                     .corrected = corrected[stage],
                     .code = code,
                     .limit = limit.bytes,
-                    .gaps_least = device.gaps_least,
                     .gaps_most = device.gaps_most,
                     .own_limit = own > 0,
                     .shares_machine = own == 0 && device.kind == hw::ChipKind::host,

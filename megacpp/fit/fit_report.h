@@ -37,20 +37,17 @@ struct ChipGroup {
   int64_t corrected = 0;         // as the catalog's correction of the lane has it; without one as planned
   int64_t code = 0;              // bytes of the compiled program, which is in the same memory
   std::optional<int64_t> limit;  // bytes; absent: none is known
-  double gaps_least = 1;         // what a compiler that places buffers itself may reserve over the corrected bytes
-  double gaps_most = 1;          //
+  double gaps_most = 1;          // what a compiler that places buffers itself may reserve over the corrected bytes
   bool own_limit = false;        // the recipe's, of this chip
   bool shares_machine = false;   // a virtual chip without one: its limit is what the others leave
   int64_t machine_bytes = 0;     // of a chip that does: all chips' of its machine together
   int64_t machine_needed = 0;    //
   int64_t machine_snapshot = 0;  // of them, for checkpoints
 
-  /// The least of what is expected: what is alive, less where a compiler was seen to keep less, and the code.
-  int64_t needed() const;
-  /// The most: with the gaps that a compiler was seen to leave between buffers.
+  /// The least of what is expected: what is alive, and the code.
+  int64_t needed() const { return corrected + code; }
+  /// The most: with the gaps that a compiler may leave between buffers.
   int64_t most_needed() const;
-  /// Whether the two are not the same.
-  bool is_range() const { return gaps_least < gaps_most; }
   /// Below 0: it does not fit, or the chips that share a machine do not together. Absent with the limit.
   std::optional<int64_t> free_bytes() const {
     if (!limit) return std::nullopt;

@@ -70,22 +70,6 @@ TEST(FitReportTest, TheVerdictComesFromTheRangeOfWhatIsNeeded) {
   EXPECT_EQ(needed_text(fit_report(two_stages(), slice, {}).worst()), "105 B to 165 B");
 }
 
-TEST(FitReportTest, ACompilerMayNeedLessThanIsPlannedButNotLessThanState) {
-  const auto report_in = [](int64_t usable_bytes, double gaps_least) {
-    hw::Slice slice = four(hw::ChipKind::tpu, usable_bytes);
-    slice.chip.gaps_least = gaps_least;
-    compile::Compiled compiled = two_stages();
-    compiled.stages[0].memory.state_bytes = 40;
-    return fit_report(compiled, slice, {});
-  };
-  EXPECT_EQ(needed_text(report_in(1000, 0.75).worst()), "80 B to 105 B");
-  EXPECT_EQ(report_in(79, 0.75).verdict(), FitVerdict::does_not_fit);
-  EXPECT_EQ(report_in(80, 0.75).verdict(), FitVerdict::close);
-  EXPECT_EQ(report_in(104, 0.75).verdict(), FitVerdict::close);
-  EXPECT_EQ(report_in(105, 0.75).verdict(), FitVerdict::fits);
-  EXPECT_EQ(report_in(50, 0.01).worst().needed(), 45);
-}
-
 // The chip that has least decides, whichever it is.
 TEST(FitReportTest, OneChipThatIsCloseMakesThePlanClose) {
   hw::Slice slice = four(hw::ChipKind::gpu, 1000);

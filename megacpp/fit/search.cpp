@@ -35,8 +35,7 @@ constexpr const char* kStateTooLarge = "weights, gradients and optimizer state a
 /// What chips leave to a plan, bytes: the one that has least, and the one that has most.
 struct PlanLimits {
   double least, most;
-  double at_best = least;    // the least of them, where a compiler reserves as little as was seen
-  double with_gaps = least;  // where it leaves as many gaps as were seen
+  double with_gaps = least;  // the least of them, where a compiler leaves as many gaps as were seen
 };
 
 /// One way to run a layout.
@@ -78,10 +77,10 @@ struct Family {
   /// beside what is close too, so that no estimate is all that speaks against a layout.
   void choose(const PlanLimits& limits) {
     is_doubtful = false;
-    next = fastest_within(close_estimate ? limits.with_gaps : limits.at_best, fit_estimate);
+    next = fastest_within(close_estimate ? limits.with_gaps : limits.least, fit_estimate);
     is_near = is_no_faster(next, fit_estimate);
     if ((!next || is_near) && close_estimate) {
-      const std::optional<size_t> close = fastest_within(limits.at_best, close_estimate);
+      const std::optional<size_t> close = fastest_within(limits.least, close_estimate);
       if (close && (!next || *close < *next)) next = close, is_near = true;
     }
     if (next || fit_estimate) return;
@@ -96,7 +95,7 @@ struct Family {
   void begin(const PlanLimits& limits) {
     std::ranges::stable_sort(options, std::less<>(),
                              [](const Option& option) { return option.quick_estimate.seconds; });
-    choose({.least = limits.at_best * kSlack, .most = limits.most});
+    choose({.least = limits.least * kSlack, .most = limits.most});
   }
 
   void learn(size_t option, const Found& found, const PlanLimits& limits) {
@@ -129,7 +128,6 @@ PlanLimits limits_of(const Assumptions& assumptions) {
     limits.most = std::max(limits.most, room(limit));
   }
   limits.with_gaps = limits.least / device.gaps_most;
-  limits.at_best = limits.least / device.gaps_least;
   return limits;
 }
 

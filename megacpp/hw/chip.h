@@ -99,8 +99,7 @@ struct Chip {
   int64_t alignment = 1;                  // of an allocation
   int64_t code_bytes_least = 0;           // of a compiled training step, which is in the same memory
   int64_t code_bytes_most = 0;
-  double gaps_least = 1;  // what XLA reserved for a training step, at least, over its planned peak
-  double gaps_most = 1;   // at most
+  double gaps_most = 1;  // what XLA reserved for a training step, at most, over its planned peak
   // Bytes that XLA reserves for a step in loops over blocks, for one that the plan has (fit/reserved_bytes); 0: not
   // known
   double reserved_per_kept = 0;      // of what blocks keep for their backward pass

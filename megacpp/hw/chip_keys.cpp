@@ -230,10 +230,6 @@ void add_memory(std::vector<ChipKey>& keys) {
   bytes("memory.code_most", "The most it takes.", store_bytes<&Chip::code_bytes_most>);
   keys.push_back(fact({"memory.bandwidth", Kind::number, rate(), "Bytes a second."},
                       store_number<&Chip::memory_bytes_per_second>));
-  keys.push_back(fact({"memory.gaps_least", Kind::number, share(),
-                       "The least that XLA reserves for a step, over its planned peak: below 1 where its fusions make "
-                       "values again that a plan keeps."},
-                      store_number<&Chip::gaps_least>));
   keys.push_back(
       fact({"memory.gaps_most", Kind::number, gaps(), "The most that XLA reserves for a step, over its planned peak."},
            store_number<&Chip::gaps_most>));

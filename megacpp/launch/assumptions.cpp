@@ -20,26 +20,39 @@ fit::Lane lane_on(const hw::Slice& slice, const recipe::Recipe& recipe) {
           .placement = backend.placement ? backend.placement(recipe) : ""};
 }
 
+namespace {
+
+// Whether blocks are loops is the plugin's matter where the recipe leaves it open: that of the hardware, which a launch
+// there names.
+recipe::Recipe with_plugin_for(hw::ChipKind kind, recipe::Recipe recipe) {
+  if (kind == hw::ChipKind::gpu && recipe.xla.plugin == recipe::Xla{}.plugin) recipe.xla.plugin = "cuda";
+  return recipe;
+}
+
+}  // namespace
+
 fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHardware hardware, UsersCatalog& catalog,
                                  const runtime::TargetMesh& mesh) {
   const runtime::Backend& backend = runtime::backend_on(hardware.slice.chip.kind, recipe.backend);
   const runtime::Backend& named = runtime::backend_named(recipe.backend);
   const int64_t devices = hardware.slice.devices();
-  fit::Assumptions assumptions{.slice = std::move(hardware.slice),
-                               .has_rates = hardware.has_rates,
-                               .kernels = runtime::estimate_target(backend, recipe, mesh),
-                               .lane = {},
-                               .compiled_by_xla = backend.emits_stablehlo,
-                               .fused_attention = recipe.xla.attention == "fused",
-                               .kernels_run_there = backend.estimates_with.empty(),
-                               .cannot_run = backend.cannot_run,
-                               .features = named.features ? named.features(recipe) : std::vector<std::string>(),
-                               .limits = recipe::chip_limits(recipe.hardware, devices),
-                               .build = {}};
+  const hw::ChipKind kind = hardware.slice.chip.kind;
+  fit::Assumptions assumptions{
+      .slice = std::move(hardware.slice),
+      .has_rates = hardware.has_rates,
+      .kernels = runtime::estimate_target(backend, recipe, mesh),
+      .lane = {},
+      .compiled_by_xla = backend.emits_stablehlo,
+      .fused_attention = recipe.xla.attention == "fused",
+      .kernels_run_there = backend.estimates_with.empty(),
+      .cannot_run = backend.cannot_run,
+      .features = named.features ? named.features(with_plugin_for(kind, recipe)) : std::vector<std::string>(),
+      .limits = recipe::chip_limits(recipe.hardware, devices),
+      .build = {}};
   assumptions.slice.chip = hw::rates_by(assumptions.slice.chip, backend.name);
   // Only a compiler that places buffers itself leaves gaps that no plan knows of.
   if (!backend.emits_stablehlo) {
-    assumptions.slice.chip.gaps_least = assumptions.slice.chip.gaps_most = 1;
+    assumptions.slice.chip.gaps_most = 1;
     assumptions.slice.chip.reserved_per_kept = 0;
   }
   assumptions.build = build_of(recipe, assumptions.slice);

@@ -166,7 +166,8 @@ std::vector<Platform> platforms() {
   return all;
 }
 
-// What is resolved, not what is written: auto and on are one program, and so is off where nothing repeats.
+// What is resolved, not what is written: auto is one program with what it stands for, and off with on where nothing
+// repeats.
 std::vector<std::string> features(const recipe::Recipe& recipe) {
   const bool is_unrolled = recipe::has_repeated_blocks(recipe.model) && !recipe::has_block_loops(recipe);
   std::vector<std::string> words = {"placement=" + recipe.xla.placement};

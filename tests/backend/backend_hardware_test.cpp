@@ -248,6 +248,8 @@ TEST(BackendHardwareTest, SignaturesHaveLoopsAsTheyAreResolved) {
   };
   EXPECT_EQ(features({"xla.loops=on"}), features({"xla.loops=auto"}));
   EXPECT_NE(features({"xla.loops=off"}), features({"xla.loops=auto"}));
+  EXPECT_EQ(features({"xla.plugin=cuda", "xla.loops=off"}), features({"xla.plugin=cuda", "xla.loops=auto"}));
+  EXPECT_NE(features({"xla.plugin=cuda", "xla.loops=on"}), features({"xla.plugin=cuda", "xla.loops=auto"}));
   EXPECT_EQ(features({"model.depth=2", "xla.loops=off"}), features({"model.depth=2"})) << "no block repeats";
 }
 
