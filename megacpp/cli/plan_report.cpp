@@ -97,8 +97,8 @@ std::string verdict_text(const PlanReport& report) {
                                  human_bytes(std::abs(worst.free_bytes().value())), over_or_under,
                                  worst.gaps_most > 1 ? " by the least" : "");
   if (verdict == fit::FitVerdict::close)
-    text += fmt::format("; a compiler may leave gaps between buffers (up to {:.2f} times as much): {}",
-                        worst.gaps_most, fit::deciding_command(report.slice));
+    text += fmt::format("; a compiler may leave gaps between buffers (up to {:.2f} times as much): {}", worst.gaps_most,
+                        fit::deciding_command(report.slice));
   return text;
 }
 
