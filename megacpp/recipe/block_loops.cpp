@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/recipe/block_loops.h"
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "megacpp/recipe/pattern.h"
+#include "megacpp/recipe/plugin_name.h"
 
 namespace megacpp::recipe {
-namespace {
-
-// By name, as files of plugins are told apart.
-bool is_for_gpus(const Xla& xla) {
-  const std::string name = std::filesystem::path(xla.plugin).filename().string();
-  return name.find("cuda") != std::string::npos || name.find("gpu") != std::string::npos;
-}
-
-}  // namespace
 
 base::Repeat repeated_blocks(const Model& model) {
   const std::vector<char> letters = expand(model).letters;
@@ -28,7 +19,8 @@ base::Repeat repeated_blocks(const Model& model) {
 bool has_repeated_blocks(const Model& model) { return repeated_blocks(model).count > 1; }
 
 bool has_block_loops(const Recipe& recipe) {
-  const bool wants = recipe.xla.loops == "auto" ? !is_for_gpus(recipe.xla) : recipe.xla.loops == "on";
+  const bool wants =
+      recipe.xla.loops == "auto" ? plugin_devices(recipe.xla.plugin) != PluginDevices::gpu : recipe.xla.loops == "on";
   return wants && has_repeated_blocks(recipe.model);
 }
 

@@ -36,7 +36,8 @@ TEST(BlockLoopsTest, UnlessARecipeSaysOtherwiseGpusGetThemUnrolled) {
     EXPECT_TRUE(has_loops(gpu, "on")) << gpu;
     EXPECT_FALSE(has_loops(gpu, "off")) << gpu;
   }
-  for (const std::string other : {"cpu", "tpu", "/opt/cuda/libtpu.so"}) EXPECT_TRUE(has_loops(other, "auto")) << other;
+  for (const std::string other : {"cpu", "tpu", "/opt/cuda/libtpu.so", "/opt/libtpu_no_gpu.so"})
+    EXPECT_TRUE(has_loops(other, "auto")) << other;
 }
 
 TEST(BlockLoopsTest, WhereNothingRepeatsThereIsNoLoop) {

@@ -11,6 +11,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/recipe/plugin_name.h"
 
 namespace megacpp::runtime::plugins {
 namespace {
@@ -275,10 +276,15 @@ base::Decision joins_processes(PluginKind kind) {
 }
 
 PluginKind kind_of_file(const fs::path& file) {
-  const std::string name = file.filename().string();
-  const auto mentions = [&](std::string_view word) { return name.find(word) != std::string::npos; };
-  if (mentions("tpu")) return PluginKind::tpu;
-  return mentions("cuda") || mentions("gpu") ? PluginKind::cuda : PluginKind::cpu;
+  switch (recipe::plugin_devices(file)) {
+    case recipe::PluginDevices::tpu:
+      return PluginKind::tpu;
+    case recipe::PluginDevices::gpu:
+      return PluginKind::cuda;
+    case recipe::PluginDevices::cpu:
+      return PluginKind::cpu;
+  }
+  return PluginKind::cpu;
 }
 
 PluginChoice choose_plugin(const std::string& text) {
