@@ -341,14 +341,11 @@ size_t moved_by_host(const std::vector<Operation>& operations) {
       operations, [](const Operation& each) { return each.kind == Kind::upload || each.kind == Kind::download; }));
 }
 
-TEST(CudaHostPathTest, OffloadedStateStreamsThroughPlannedBuffersInOneGraph) {
-  StandInRun run(kOffload);
-  const size_t copies = copies_in_update(run);
-  EXPECT_GT(copies, 20U);
+// Steps that are alike, in planned buffers, as one graph. How many copies a step has between the two memories.
+size_t copies_in_steps_alike(StandInRun& run) {
   run.executable().run_step(runtime::StepMode::plain);
   std::vector<Operation> first;
   std::swap(first, run.machine().operations);
-  EXPECT_EQ(moved_by_host(first), copies) << "half of them to the device, half of them back";
   expect_in_planned_buffers(run, first);
   const int waits = run.machine().waits;
   for (int step = 0; step < 3; ++step) {
@@ -359,6 +356,39 @@ TEST(CudaHostPathTest, OffloadedStateStreamsThroughPlannedBuffersInOneGraph) {
   EXPECT_EQ(run.machine().graphs, 1);
   EXPECT_EQ(run.machine().waits, waits);
   EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+  return moved_by_host(first);
+}
+
+void expect_memories_as_planned(const StandInRun& run) {
+  const memory::MemoryPlan& plan = run.programs().memory;
+  const runtime::ChipMemory memory = run.executable().memory(0);
+  EXPECT_EQ(memory.planned_peak_bytes, plan.total_bytes);
+  EXPECT_EQ(memory.planned_host_bytes, plan.host_bytes);
+  EXPECT_EQ(memory.measured_host_bytes, plan.host_bytes);
+}
+
+void expect_one_graph(StandInRun& run, const std::string& layout) {
+  for (int step = 0; step < 3; ++step) run.executable().run_step(runtime::StepMode::plain);
+  EXPECT_EQ(run.machine().graphs, 1) << layout;
+  EXPECT_EQ(run.machine().breaches, std::vector<std::string>()) << layout;
+}
+
+void expect_checked_and_profiled(const std::vector<std::string>& settings) {
+  StandInRun checked(settings), profiled(settings, true);
+  for (int step = 0; step < 3; ++step) {
+    checked.step(runtime::StepMode::check_values);
+    profiled.step();
+  }
+  EXPECT_GT(profiled.executable().step_parts().value().links, 0);
+  EXPECT_EQ(checked.machine().breaches, std::vector<std::string>());
+  EXPECT_EQ(profiled.machine().breaches, std::vector<std::string>());
+}
+
+TEST(CudaHostPathTest, OffloadedStateStreamsThroughPlannedBuffersInOneGraph) {
+  StandInRun run(kOffload);
+  const size_t copies = copies_in_update(run);
+  EXPECT_GT(copies, 20U);
+  EXPECT_EQ(copies_in_steps_alike(run), copies) << "half of them to the device, half of them back";
 }
 
 TEST(CudaHostPathTest, BothMemoriesAreAsPlanned) {
@@ -367,10 +397,7 @@ TEST(CudaHostPathTest, BothMemoriesAreAsPlanned) {
   StandInRun run({tokens[0], tokens[1], kOffload[0]});
   run.step();
   const memory::MemoryPlan &before = plain.programs().memory, &after = run.programs().memory;
-  const runtime::ChipMemory memory = run.executable().memory(0);
-  EXPECT_EQ(memory.planned_peak_bytes, after.total_bytes);
-  EXPECT_EQ(memory.planned_host_bytes, after.host_bytes);
-  EXPECT_EQ(memory.measured_host_bytes, after.host_bytes);
+  expect_memories_as_planned(run);
   EXPECT_EQ(before.host_bytes, 0);
   EXPECT_EQ(after.state_bytes + after.host_bytes, before.state_bytes) << "state is in one of them";
   EXPECT_LT(after.total_bytes, before.total_bytes);
@@ -383,9 +410,7 @@ TEST(CudaHostPathTest, OffloadedStateOfManyChipsIsOneGraph) {
         std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3", "layout.offload=optimizer"},
         std::vector<std::string>{"layout.pipeline_parallel=2", "layout.offload=optimizer"}}) {
     StandInRun run(layout);
-    for (int step = 0; step < 3; ++step) run.executable().run_step(runtime::StepMode::plain);
-    EXPECT_EQ(run.machine().graphs, 1) << layout.front();
-    EXPECT_EQ(run.machine().breaches, std::vector<std::string>()) << layout.front();
+    expect_one_graph(run, layout.front());
   }
 }
 
@@ -407,36 +432,15 @@ TEST(CudaHostPathTest, OffloadedStateIsZeroAtFirstAndIsWrittenAndReadWhereItIs) 
   EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
 }
 
-TEST(CudaHostPathTest, CheckedAndProfiledStepsOfOffloadedStateRunNodeByNode) {
-  StandInRun checked(kOffload), profiled(kOffload, true);
-  for (int step = 0; step < 3; ++step) {
-    checked.step(runtime::StepMode::check_values);
-    profiled.step();
-  }
-  EXPECT_GT(profiled.executable().step_parts().value().links, 0);
-  EXPECT_EQ(checked.machine().breaches, std::vector<std::string>());
-  EXPECT_EQ(profiled.machine().breaches, std::vector<std::string>());
-}
+TEST(CudaHostPathTest, CheckedAndProfiledStepsOfOffloadedStateRunNodeByNode) { expect_checked_and_profiled(kOffload); }
 
 TEST(CudaHostPathTest, OffloadedActivationsStreamThroughPlannedBuffersInOneGraph) {
   StandInRun run(kOffloadActivations);
   const size_t copies = copies_in(run.programs().find(compile::ProgramKind::micro_step).graph);
   EXPECT_GT(copies, 20U);
   EXPECT_EQ(copies_in_update(run), 0U);
-  run.executable().run_step(runtime::StepMode::plain);
-  std::vector<Operation> first;
-  std::swap(first, run.machine().operations);
-  EXPECT_EQ(moved_by_host(first), 2 * copies) << "in both micro-steps, half of them to the device, half of them back";
-  expect_in_planned_buffers(run, first);
-  const int waits = run.machine().waits;
-  for (int step = 0; step < 3; ++step) {
-    run.machine().operations.clear();
-    run.executable().run_step(runtime::StepMode::plain);
-    EXPECT_EQ(texts_of(run.machine().operations), texts_of(first));
-  }
-  EXPECT_EQ(run.machine().graphs, 1);
-  EXPECT_EQ(run.machine().waits, waits);
-  EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+  EXPECT_EQ(copies_in_steps_alike(run), 2 * copies)
+      << "in both micro-steps, half of them to the device, half of them back";
 }
 
 // Micro-steps have the same bytes of the host one after the other.
@@ -446,10 +450,7 @@ TEST(CudaHostPathTest, BothMemoriesAreAsPlannedWithOffloadedActivations) {
   StandInRun run(kOffloadActivations);
   run.step();
   const memory::MemoryPlan &before = plain.programs().memory, &after = run.programs().memory;
-  const runtime::ChipMemory memory = run.executable().memory(0);
-  EXPECT_EQ(memory.planned_peak_bytes, after.total_bytes);
-  EXPECT_EQ(memory.planned_host_bytes, after.host_bytes);
-  EXPECT_EQ(memory.measured_host_bytes, after.host_bytes);
+  expect_memories_as_planned(run);
   EXPECT_EQ(after.state_bytes, before.state_bytes) << "state stays";
   EXPECT_LT(after.total_bytes, before.total_bytes);
   int64_t stored = 0;
@@ -475,21 +476,12 @@ TEST(CudaHostPathTest, OffloadedActivationsOfManyChipsAreOneGraph) {
     for (const compile::Program& program : run.programs().programs)
       if (program.kind != compile::ProgramKind::update) copies += copies_in(program.graph);
     EXPECT_GT(copies, 20U) << layout.front();
-    for (int step = 0; step < 3; ++step) run.executable().run_step(runtime::StepMode::plain);
-    EXPECT_EQ(run.machine().graphs, 1) << layout.front();
-    EXPECT_EQ(run.machine().breaches, std::vector<std::string>()) << layout.front();
+    expect_one_graph(run, layout.front());
   }
 }
 
 TEST(CudaHostPathTest, CheckedAndProfiledStepsOfOffloadedActivationsRunNodeByNode) {
-  StandInRun checked(kOffloadActivations), profiled(kOffloadActivations, true);
-  for (int step = 0; step < 2; ++step) {
-    checked.step(runtime::StepMode::check_values);
-    profiled.step();
-  }
-  EXPECT_GT(profiled.executable().step_parts().value().links, 0);
-  EXPECT_EQ(checked.machine().breaches, std::vector<std::string>());
-  EXPECT_EQ(profiled.machine().breaches, std::vector<std::string>());
+  expect_checked_and_profiled(kOffloadActivations);
 }
 
 TEST(CudaHostPathTest, AHostThatRefusesPinnedMemoryIsE2005) {
