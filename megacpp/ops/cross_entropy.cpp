@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax cross-entropy of each row of logits [.., v] against its label [..]. A negative label masks the row: its loss
 // is zero. The log of the sum of exponentials (lse) is a result of its own, so that penalties on it can be built
-// outside.
+// outside. Logits may be bf16, as products of bf16 leave them: all that is computed of them is f32.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/builder.h"
@@ -138,8 +139,7 @@ void fill_labels(std::vector<Tensor>& operands) {
     operands[1][row] = row % 4 == 1 ? -1.0 : static_cast<double>(row * 5 % width);
 }
 
-Sample cross_entropy_sample(std::string name, ir::Shape shape, size_t per_row_operands) {
-  const ir::TensorType logits{DType::f32, std::move(shape)};
+Sample cross_entropy_sample(std::string name, const ir::TensorType& logits, size_t per_row_operands) {
   Types operands = {logits, per_row(logits, DType::i32)};
   operands.resize(2 + per_row_operands, per_row(logits, DType::f32));
   return {.name = std::move(name),
@@ -151,9 +151,28 @@ Sample cross_entropy_sample(std::string name, ir::Shape shape, size_t per_row_op
 }
 
 std::vector<Sample> cross_entropy_samples(size_t per_row_operands) {
-  return {cross_entropy_sample("even", {6, 8}, per_row_operands), cross_entropy_sample("odd", {5, 7}, per_row_operands),
-          cross_entropy_sample("batch", {2, 4, 9}, per_row_operands),
-          cross_entropy_sample("one_class", {3, 1}, per_row_operands)};
+  const std::vector<std::pair<const char*, ir::TensorType>> logits = {
+      {"even", {DType::f32, {6, 8}}},           {"odd", {DType::f32, {5, 7}}},
+      {"batch", {DType::f32, {2, 4, 9}}},       {"one_class", {DType::f32, {3, 1}}},
+      {"narrow_logits", {DType::bf16, {6, 8}}}, {"narrow_logits_odd", {DType::bf16, {5, 7}}},
+  };
+  std::vector<Sample> samples;
+  for (const auto& [name, type] : logits) samples.push_back(cross_entropy_sample(name, type, per_row_operands));
+  return samples;
+}
+
+// Of the gradient, with results in another dtype than the logits' too.
+std::vector<Sample> cross_entropy_grad_samples() {
+  std::vector<Sample> samples = cross_entropy_samples(3);
+  const size_t own_dtype = samples.size();
+  for (size_t i = 0; i < own_dtype; ++i) {
+    Sample other = samples[i];
+    const bool is_narrow = other.operands[0].dtype == DType::bf16;
+    other.name += is_narrow ? "_wide_result" : "_narrow_result";
+    other.attrs.set("dtype", std::string(is_narrow ? "f32" : "bf16"));
+    samples.push_back(std::move(other));
+  }
+  return samples;
 }
 
 // `spec` writes the leading dimensions as T. Labels are looked up among all columns, so v stays whole; split columns
@@ -178,6 +197,7 @@ OpDef cross_entropy_def() {
       .cost = cross_entropy_cost,
       .reference = reference_cross_entropy,
       .decompose = decompose_cross_entropy,
+      .widens_operand = 0,
       .samples = [] { return cross_entropy_samples(0); },
   };
 }
@@ -194,18 +214,8 @@ OpDef cross_entropy_grad_def() {
       .decompose = decompose_cross_entropy_grad,
       .may_alias = 0,
       .chooses_result_dtype = true,
-      .samples =
-          [] {
-            std::vector<Sample> samples = cross_entropy_samples(3);
-            for (const char* name : {"even", "odd"}) {
-              Sample narrow =
-                  *std::find_if(samples.begin(), samples.end(), [&](const Sample& s) { return s.name == name; });
-              narrow.name += "_narrow_result";
-              narrow.attrs.set("dtype", std::string("bf16"));
-              samples.push_back(std::move(narrow));
-            }
-            return samples;
-          },
+      .widens_operand = 0,
+      .samples = cross_entropy_grad_samples,
   };
 }
 

@@ -236,6 +236,10 @@ struct OpDef {
   /// Whether an attribute "dtype" may ask for result 0 in another float dtype than the operands'.
   bool chooses_result_dtype = false;
 
+  /// Position of an operand that is widened to f32 as it is read: of bf16 the op computes to the bit what it does of
+  /// that operand converted to f32, where it chooses the dtype of its result the one that is asked for. -1: none.
+  int widens_operand = -1;
+
   /// Writes a primitive for XLA, one value for each result. Composites have none, since their decomposition is written,
   /// unless they are a looped form (below), nor has what never reaches XLA: inputs, fused programs, messages between
   /// pipeline stages.

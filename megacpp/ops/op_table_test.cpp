@@ -130,6 +130,23 @@ TEST_P(OpSampleTest, WhatKeepsTheOrderKeepsIt) {
   }
 }
 
+// A conversion to f32 before such an operand may be left out.
+TEST_P(OpSampleTest, AnOperandThatIsWidenedGivesTheSameBitsInBf16) {
+  const auto& [op, sample] = GetParam();
+  if (op->widens_operand < 0) return;
+  std::vector<Tensor> operands = sample_operands(*op, sample);
+  Tensor& widened = operands.at(static_cast<size_t>(op->widens_operand));
+  for (double& element : widened.data) element = round_to(ir::DType::bf16, element);
+  ir::Attrs attrs = sample.attrs;
+  if (op->chooses_result_dtype) attrs.set("dtype", std::string("f32"));
+  widened.type.dtype = ir::DType::f32;
+  const std::vector<Tensor> wanted = evaluate_op(op->name, operands, attrs);
+  widened.type.dtype = ir::DType::bf16;
+  const std::vector<Tensor> got = evaluate_op(op->name, operands, attrs);
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t r = 0; r < wanted.size(); ++r) expect_close(got[r], wanted[r], 0.0, "result " + std::to_string(r));
+}
+
 // ---- decomposition ----
 
 TEST_P(OpSampleTest, DecompositionEqualsReference) {
