@@ -122,7 +122,8 @@ const std::vector<Pass>& all_passes() {
        .run = decompose},
       // Before folding: a product that is wide already can take the accumulator as its addend.
       {.name = "absorb_converts",
-       .does = "let products that are read in f32 leave f32, and with epilogues gradients that are read in bf16 bf16",
+       .does = "let products that are read in f32 leave f32, and with epilogues gradients that are read in bf16 bf16; "
+               "there the loss reads logits in bf16",
        .applies = if_we_schedule,
        .run = absorb_converts},
       {.name = "fold",

@@ -255,6 +255,82 @@ TEST(CompileTrainingTest, GradientsOfASingleMicroStepAreReducedBesideTheBackward
   }
 }
 
+// ---- Logits in bf16 ----
+
+// Logits are most of what a chip holds.
+recipe::Recipe large_vocabulary() {
+  recipe::Recipe recipe = small_recipe("none");
+  recipe.model = testing_support::small_model("attention", "A");
+  recipe.model.vocab = 4096;
+  recipe.train.sequence = 16;
+  recipe.train.micro_steps = 1;
+  recipe.train.precision = "bf16";
+  return recipe;
+}
+
+schedule::Target target_without_narrow_logits() {
+  schedule::Target target = target_with_epilogues();
+  target.runs = [](std::string_view op, const ops::NodeView& view) {
+    const bool is_declined = op.starts_with("cross_entropy") && view.operands[0].dtype == ir::DType::bf16;
+    return is_declined ? base::Decision::no("its kernel reads f32") : base::Decision::yes();
+  };
+  return target;
+}
+
+// The loss and its gradient, part by part where the loss is split.
+struct LossFacts {
+  std::set<std::string> logits, gradients;  // types
+  size_t parts = 0, in_place = 0;           // gradients, and those that take over the logits' bytes
+  int64_t peak_bytes = 0;                   // of temporaries
+};
+
+LossFacts loss_facts(schedule::Target target, int64_t full_rate_rows) {
+  target.full_rate_rows = full_rate_rows;
+  const StagePrograms chip = compile_training(large_vocabulary(), target).stages[0];
+  const ir::Graph& graph = chip.find(ProgramKind::micro_step).graph;
+  const memory::ProgramPlan& plan = chip.memory.programs[chip.index_of(ProgramKind::micro_step)];
+  LossFacts facts{.peak_bytes = plan.lower_bound};
+  for (const ir::Node& node : graph.nodes()) {
+    if (!node.op.starts_with("cross_entropy")) continue;
+    facts.logits.insert(to_string(graph.type(node.operands[0])));
+    if (node.op != "cross_entropy_grad") continue;
+    facts.gradients.insert(to_string(graph.type(node.results[0])));
+    ++facts.parts;
+    if (plan.value_offset[node.results[0].index] == plan.value_offset[node.operands[0].index]) ++facts.in_place;
+  }
+  return facts;
+}
+
+using TypeNames = std::set<std::string>;
+
+TEST(NarrowLogitsTest, OfABf16RunTheyAreBf16WhereTheLossReadsThemSo) {
+  const LossFacts narrow = loss_facts(target_with_epilogues(), 0);
+  EXPECT_EQ(narrow.logits, TypeNames{"bf16[2,16,4096]"});
+  EXPECT_EQ(narrow.gradients, TypeNames{"bf16[2,16,4096]"});
+  const LossFacts wide = loss_facts(target_without_narrow_logits(), 0);
+  EXPECT_EQ(wide.logits, TypeNames{"f32[2,16,4096]"});
+  EXPECT_EQ(wide.gradients, TypeNames{"bf16[2,16,4096]"});
+  const LossFacts plain = loss_facts(plain_target(), 0);
+  EXPECT_EQ(plain.logits, TypeNames{"f32[2,16,4096]"}) << "kernels without epilogues";
+  EXPECT_EQ(plain.gradients, TypeNames{"f32[2,16,4096]"});
+}
+
+TEST(NarrowLogitsTest, TheirGradientTakesTheirPlaceAndAPartNeedsLessThanHalf) {
+  for (const size_t parts : {1U, 2U}) {
+    SCOPED_TRACE(parts);
+    const auto rows = static_cast<int64_t>(2 * 16 / parts);
+    const LossFacts narrow = loss_facts(target_with_epilogues(), rows);
+    const LossFacts wide = loss_facts(target_without_narrow_logits(), rows);
+    EXPECT_EQ(narrow.parts, parts);
+    EXPECT_EQ(wide.parts, parts);
+    EXPECT_EQ(narrow.in_place, parts);
+    EXPECT_EQ(wide.in_place, 0U);
+    const int64_t elements = rows * 4096;  // of a part's logits: 2 bytes each instead of 4, and 2 for the gradient
+    EXPECT_GE(wide.peak_bytes, 6 * elements);
+    EXPECT_LE(narrow.peak_bytes, wide.peak_bytes - 3 * elements);
+  }
+}
+
 // ---- Micro-steps alone ----
 
 TEST(MicroStepsTest, AloneTheyAreTheProgramOfATraining) {

@@ -16,6 +16,7 @@
 #include "megacpp/schedule/join_conv_grads.h"
 #include "megacpp/schedule/join_swiglu.h"
 #include "megacpp/schedule/mix_products.h"
+#include "megacpp/schedule/narrow_operands.h"
 #include "megacpp/schedule/narrow_results.h"
 #include "megacpp/schedule/offload_activations.h"
 #include "megacpp/schedule/offload_state.h"
@@ -103,6 +104,7 @@ void decompose(Compilation& run) {
 
 void absorb_converts(Compilation& run) {
   for (Program& program : run.programs) {
+    if (run.target.has_epilogues) program.graph = schedule::narrow_operands(program.graph, run.target);
     program.graph = schedule::widen_products(program.graph);
     if (!run.target.has_epilogues) continue;
     program.graph = schedule::mix_products(program.graph, run.target);

@@ -11,7 +11,7 @@ namespace megacpp::compile {
 /// Adds to Compiled::fallbacks.
 void decompose(Compilation& run);
 
-/// Widens products; for a target with epilogues narrows results too.
+/// Widens products; for a target with epilogues narrows results too, and before that what is widened as it is read.
 void absorb_converts(Compilation& run);
 
 /// Gradient accumulation; for a target with epilogues every sum of what lies in memory.

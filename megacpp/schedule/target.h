@@ -41,7 +41,7 @@ struct Target {
   /// plan.
   bool schedules_itself = false;
   /// Its kernels add a tensor to their result and round it to what is asked for as they store it, at the price of
-  /// reading the tensor: sums and conversions are folded into them.
+  /// reading the tensor, and widen bf16 as they load it: sums and conversions are folded into them.
   bool has_epilogues = false;
   /// Its devices copy between their own memory and pinned memory of their host, both ways, while they compute: state
   /// may stand in the host's.
