@@ -165,6 +165,24 @@ TEST(CudaHostPathTest, ExpertsInBf16HaveSwigluInTheirProducts) {
   }
 }
 
+// Two micro-steps of one loss and five routers, whose logits are products of f32.
+TEST(CudaHostPathTest, TheLossOfABf16RunReadsLogitsInBf16AndItsGradientTakesTheirPlace) {
+  StandInRun run({"train.precision=bf16"});
+  run.step();
+  const std::vector<Operation> operations = run.take_operations();
+  EXPECT_EQ(launches_of(operations, "cross_entropy_bf16_vector"), 2U);
+  EXPECT_EQ(launches_of(operations, "cross_entropy_grad_bf16_bf16_vector"), 2U);
+  EXPECT_EQ(launches_of(operations, "cross_entropy_f32_vector"), 10U);
+  EXPECT_EQ(launches_of(operations, "cross_entropy_grad_f32_f32_vector"), 10U);
+  for (const Operation& operation : operations) {
+    if (operation.name != "cross_entropy_grad_bf16_bf16_vector") continue;
+    ASSERT_FALSE(operation.ranges.empty());
+    EXPECT_EQ(operation.ranges.back().address, operation.ranges.front().address) << "gradient and logits";
+  }
+  expect_in_planned_buffers(run, operations);
+  EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
+}
+
 TEST(CudaHostPathTest, AStepIsOneLaunchWithoutAWait) {
   StandInRun run;
   for (int step = 0; step < 2; ++step) run.step();

@@ -59,6 +59,35 @@ inline ops::Sample narrow_dot_sample(std::string name, ops::Types operands, std:
                     {"rhs_batch", none}}};
 }
 
+/// Logits, labels of which every fourth masks its row, and for the gradient what it reads of each row.
+inline ops::Sample long_loss_sample(std::string name, ir::TensorType logits, bool is_gradient) {
+  const ir::Shape rows = {logits.shape[0]};
+  const double width = static_cast<double>(logits.shape[1]);
+  ops::Sample sample{.name = std::move(name), .operands = {std::move(logits), i32(rows)}, .low = -3.0, .high = 3.0};
+  if (is_gradient) sample.operands.resize(5, f32(rows));
+  sample.fill = [width](std::vector<ops::Tensor>& operands) {
+    for (int64_t row = 0; row < operands[1].elements(); ++row)
+      operands[1][row] = row % 4 == 1 ? -1.0 : width - 1.0 - static_cast<double>(row);
+  };
+  return sample;
+}
+
+/// Rows of more vectors than a block has threads, and rows that no vector divides; gradients in either dtype.
+inline std::vector<ConformanceCase> long_loss_cases(double float_tolerance) {
+  std::vector<ConformanceCase> cases;
+  for (const ir::TensorType& logits : {bf16({7, 4104}), f32({7, 4104}), bf16({7, 4099}), f32({7, 4099})}) {
+    const std::string name = std::string(ir::dtype_name(logits.dtype)) + "_" + std::to_string(logits.shape[1]);
+    cases.push_back({&ops::op_def("cross_entropy"), long_loss_sample(name, logits, false), float_tolerance});
+    for (const std::string result : {"f32", "bf16"}) {
+      ops::Sample sample = long_loss_sample(name + "_to_" + result, logits, true);
+      sample.attrs.set("dtype", result);
+      const double tolerance = result == "f32" ? float_tolerance : kTensorCoreTolerance;
+      cases.push_back({&ops::op_def("cross_entropy_grad"), std::move(sample), tolerance});
+    }
+  }
+  return cases;
+}
+
 inline std::vector<ConformanceCase> vector_cases() {
   constexpr double kFloatTolerance = 1e-4;
   std::vector<ConformanceCase> cases;
@@ -100,6 +129,7 @@ inline std::vector<ConformanceCase> vector_cases() {
   add("rg_lru", long_walk_sample("long", {walk, walk, walk, bf16({24})}, {}));
   add("rg_lru", long_walk_sample("long_odd", {odd, odd, odd, f32({7})}, {}));
   add("rg_lru_grad", long_walk_sample("long", {walk, walk, walk, bf16({24}), walk, walk}, {}));
+  for (ConformanceCase& loss : long_loss_cases(kFloatTolerance)) cases.push_back(std::move(loss));
   add("transpose", long_walk_sample("vectors", {bf16({3, 72, 200})}, {{"permutation", std::vector<int64_t>{0, 2, 1}}}));
   return cases;
 }

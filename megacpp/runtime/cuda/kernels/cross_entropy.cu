@@ -61,6 +61,8 @@ __device__ __forceinline__ void loss(const CrossEntropyParams& p) {
   reinterpret_cast<float*>(p.nll)[blockIdx.x] = label < 0 ? 0.0F : lse - load_one(row + label);
 }
 
+// Logits may give their place to a gradient of their dtype: a thread reads its elements before it writes them, and no
+// element of another thread.
 template <typename T, typename Result, int kVector>
 __device__ __forceinline__ void loss_grad(const CrossEntropyGradParams& p) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * p.width, vectors = p.width / kVector;
