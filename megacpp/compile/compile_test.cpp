@@ -574,6 +574,7 @@ TEST(OffloadTest, BlocksAreChosenByLetter) {
   const std::map<std::string, int64_t> stored = stored_bytes(some.stages[0], ProgramKind::micro_step);
   ASSERT_EQ(stored.size(), 1U);
   EXPECT_EQ(stored.begin()->first, "M");
+  EXPECT_EQ(stored.at("M"), stored_bytes(all.stages[0], ProgramKind::micro_step).at("M")) << "as with all letters";
   EXPECT_EQ(some.stages[0].memory.host_bytes, stored.at("M"));
   EXPECT_LT(some.stages[0].memory.host_bytes, all.stages[0].memory.host_bytes);
   EXPECT_GT(some.stages[0].memory.total_bytes, all.stages[0].memory.total_bytes);

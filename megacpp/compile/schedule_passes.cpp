@@ -84,7 +84,7 @@ void offload_activations(Compilation& run) {
   for (Program& program : run.programs) {
     if (program.kind == ProgramKind::micro_step) program.graph = schedule::offload_activations(program.graph, blocks);
     if (program.kind != ProgramKind::forward) continue;
-    const std::set<std::string> names = schedule::offloaded_outputs(program.graph, partition::kKeptPrefix, blocks);
+    const schedule::HandedOver names = schedule::handed_over(program.graph, partition::kKeptPrefix, blocks);
     program.graph = schedule::store_outputs(program.graph, names);
     for (Program& other : run.programs)
       if (is_backward(other.kind) && other.stage == program.stage && other.chunk == program.chunk)

@@ -21,7 +21,7 @@ struct Activation {
   std::optional<uint32_t> made = {};    // by this node; nothing: it comes in the host's memory
   uint32_t left = 0;                    // the last node that touches it before
   std::optional<uint32_t> wanted = {};  // the first that reads it behind; nothing: nobody does here
-  std::string output = {};              // it leaves as this one, in the host's memory
+  std::string name = {};                // of the output it leaves as, or of the input it comes as, on the host
 };
 
 bool is_reshape(const ir::Node& node) { return node.op == "reshape"; }
@@ -93,12 +93,12 @@ std::vector<MadeOf> sources_of_nodes(const ir::Graph& graph) {
   return made_of;
 }
 
-/// Which values of a program may be offloaded at all.
+/// Which values of a program may be offloaded, whichever blocks are chosen.
 class Finder {
  public:
-  Finder(const ir::Graph& graph, const OffloadedBlocks& blocks)
+  Finder(const ir::Graph& graph, int64_t least_bytes)
       : graph_(graph),
-        blocks_(blocks),
+        least_bytes_(least_bytes),
         touches_(graph),
         made_of_(sources_of_nodes(graph)),
         outputs_(graph.values().size(), 0) {
@@ -128,7 +128,7 @@ class Finder {
     const ir::NodeId maker = graph_.value(value).producer;
     const ir::Node& node = graph_.node(maker);
     return node.op != ir::kInputOp && node.op != ops::kStartOp && touches_.root(value) == value &&
-           blocks_.has(ir::scope_letter(node.scope)) && graph_.type(value).bytes() >= blocks_.least_bytes &&
+           !ir::scope_letter(node.scope).empty() && graph_.type(value).bytes() >= least_bytes_ &&
            made_of_[maker.index] != MadeOf::weights;
   }
 
@@ -144,18 +144,18 @@ class Finder {
   }
 
   const ir::Graph& graph_;
-  const OffloadedBlocks& blocks_;
+  const int64_t least_bytes_;
   const Touches touches_;
   const std::vector<MadeOf> made_of_;  // by node
   std::vector<size_t> outputs_;        // by value: that it, or a shape of it, leaves as
 };
 
-/// Where copies stand, by the runs of what is away or could be.
+/// Where copies stand, by the runs of what could be away, chosen or not.
 class Runs {
  public:
-  Runs(const ir::Graph& graph, const std::vector<Activation>& activations) {
+  Runs(const ir::Graph& graph, const std::vector<Activation>& candidates) {
     std::set<uint32_t> ends;
-    for (const Activation& each : activations) {
+    for (const Activation& each : candidates) {
       if (each.made) ends.insert({*each.made, each.left});
       if (each.wanted) ends.insert(*each.wanted);
     }
@@ -310,7 +310,7 @@ class ActivationOffloader {
   ir::Graph finish() {
     std::map<std::string, ValueId> on_host;
     for (const auto& [a, value] : stored_)
-      if (const std::string& name = activations_[a].output; !name.empty()) on_host[name] = value;
+      if (const std::string& name = activations_[a].name; !name.empty()) on_host[name] = value;
     for (ir::Output output : graph_.outputs()) {
       const auto stored = on_host.find(output.name);
       if (stored == on_host.end()) bring(output.value);
@@ -333,54 +333,75 @@ class ActivationOffloader {
   std::map<size_t, ValueId> started_, stored_;     // by activation: the copy under way, and what is on the host
 };
 
+// Outputs of these names, with their part of the time on the host.
+std::vector<Activation> named_outputs(const ir::Graph& forward, const Touches& touches,
+                                      const std::set<std::string>& names) {
+  std::vector<Activation> found;
+  for (const ir::Output& output : forward.outputs())
+    if (names.contains(output.name))
+      found.push_back({.value = output.value,
+                       .made = touches.of(output.value).front().node,
+                       .left = touches.end_of(output.value),
+                       .name = output.name});
+  return found;
+}
+
+std::vector<Activation> named_inputs(const ir::Graph& backward, const Touches& touches,
+                                     const std::set<std::string>& names) {
+  std::vector<Activation> found;
+  for (const ir::NodeId id : backward.inputs()) {
+    const ir::Node& node = backward.node(id);
+    Activation each{.value = node.results[0], .name = node.attrs.text("name")};
+    if (!names.contains(each.name)) continue;
+    if (const std::vector<Touch>& touched = touches.of(each.value); touched.size() > 1) each.wanted = touched[1].node;
+    found.push_back(std::move(each));
+  }
+  return found;
+}
+
+// Runs of all candidates, copies of what is offloaded.
+ir::Graph offload_named(const ir::Graph& graph, const Touches& touches, std::vector<Activation> candidates,
+                        const std::set<std::string>& offloaded) {
+  const Runs runs(graph, candidates);
+  std::erase_if(candidates, [&](const Activation& each) { return !offloaded.contains(each.name); });
+  return ActivationOffloader(graph, touches, runs, std::move(candidates)).run();
+}
+
 }  // namespace
 
 bool OffloadedBlocks::has(std::string_view letter) const {
-  return !letter.empty() && (letters.empty() || std::ranges::find(letters, letter) != letters.end());
+  return letters.empty() || std::ranges::find(letters, letter) != letters.end();
 }
 
 ir::Graph offload_activations(const ir::Graph& graph, const OffloadedBlocks& blocks) {
-  const Finder finder(graph, blocks);
+  const Finder finder(graph, blocks.least_bytes);
   std::vector<Activation> activations = finder.between_passes();
   const Runs runs(graph, activations);
-  std::erase_if(activations, [&](const Activation& each) { return !runs.is_away(each); });
+  std::erase_if(activations, [&](const Activation& each) {
+    return !blocks.has(ir::scope_letter(graph.producer(each.value).scope)) || !runs.is_away(each);
+  });
   return ActivationOffloader(graph, finder.touches(), runs, std::move(activations)).run();
 }
 
-std::set<std::string> offloaded_outputs(const ir::Graph& forward, std::string_view prefix,
-                                        const OffloadedBlocks& blocks) {
-  const Finder finder(forward, blocks);
-  std::set<std::string> names;
-  for (const ir::Output& output : forward.outputs())
-    if (output.name.starts_with(prefix) && finder.may_leave_as(output)) names.insert(output.name);
+HandedOver handed_over(const ir::Graph& forward, std::string_view prefix, const OffloadedBlocks& blocks) {
+  const Finder finder(forward, blocks.least_bytes);
+  HandedOver names;
+  for (const ir::Output& output : forward.outputs()) {
+    if (!output.name.starts_with(prefix) || !finder.may_leave_as(output)) continue;
+    names.candidates.insert(output.name);
+    if (blocks.has(ir::scope_letter(forward.producer(output.value).scope))) names.offloaded.insert(output.name);
+  }
   return names;
 }
 
-ir::Graph store_outputs(const ir::Graph& forward, const std::set<std::string>& names) {
+ir::Graph store_outputs(const ir::Graph& forward, const HandedOver& names) {
   const Touches touches(forward);
-  std::vector<Activation> activations;
-  for (const ir::Output& output : forward.outputs())
-    if (names.contains(output.name))
-      activations.push_back({.value = output.value,
-                             .made = touches.of(output.value).front().node,
-                             .left = touches.end_of(output.value),
-                             .output = output.name});
-  const Runs runs(forward, activations);
-  return ActivationOffloader(forward, touches, runs, std::move(activations)).run();
+  return offload_named(forward, touches, named_outputs(forward, touches, names.candidates), names.offloaded);
 }
 
-ir::Graph fetch_inputs(const ir::Graph& backward, const std::set<std::string>& names) {
+ir::Graph fetch_inputs(const ir::Graph& backward, const HandedOver& names) {
   const Touches touches(backward);
-  std::vector<Activation> activations;
-  for (const ir::NodeId id : backward.inputs()) {
-    const ir::Node& node = backward.node(id);
-    if (!names.contains(node.attrs.text("name"))) continue;
-    Activation each{.value = node.results[0]};
-    if (const std::vector<Touch>& touched = touches.of(each.value); touched.size() > 1) each.wanted = touched[1].node;
-    activations.push_back(std::move(each));
-  }
-  const Runs runs(backward, activations);
-  return ActivationOffloader(backward, touches, runs, std::move(activations)).run();
+  return offload_named(backward, touches, named_inputs(backward, touches, names.candidates), names.offloaded);
 }
 
 }  // namespace megacpp::schedule

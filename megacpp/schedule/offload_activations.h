@@ -5,10 +5,10 @@
 // for others. The program computes the same.
 //
 // The order of copies is decided here. Nodes that make such values, or read them last before and first behind the time
-// on the host, are in runs of one block each. A store has the run behind the last reader to travel beside and is done
-// when that ends; a fetch starts with the run before the first reader's: one block ahead. What would not be away for
-// a run stays, as do small values, weights, and all that is made outside blocks. What a copy reads or writes nobody
-// else touches before it is done.
+// on the host, are in runs of one block each, whichever blocks are chosen. A store has the run behind the last reader
+// to travel beside and is done when that ends; a fetch starts with the run before the first reader's: one block ahead.
+// What would not be away for a run stays, as do small values, weights, and all that is made outside blocks. What a copy
+// reads or writes nobody else touches before it is done.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +36,18 @@ ir::Graph offload_activations(const ir::Graph& graph, const OffloadedBlocks& blo
 
 // Where passes are programs of their own, outputs of one are inputs of the other.
 
-/// Names with this prefix that the forward pass hands over and that are offloaded.
-std::set<std::string> offloaded_outputs(const ir::Graph& forward, std::string_view prefix,
-                                        const OffloadedBlocks& blocks);
-/// These outputs leave in the host's memory.
-ir::Graph store_outputs(const ir::Graph& forward, const std::set<std::string>& names);
-/// Inputs of these names, those that it has, come in the host's memory.
-ir::Graph fetch_inputs(const ir::Graph& backward, const std::set<std::string>& names);
+/// What a forward program hands over to backward programs, by name.
+struct HandedOver {
+  std::set<std::string> candidates =
+      {};                                // values of blocks that are worth a copy: both passes have their runs by these
+  std::set<std::string> offloaded = {};  // of these: what goes through the host's memory
+};
+
+/// Of outputs with this prefix.
+HandedOver handed_over(const ir::Graph& forward, std::string_view prefix, const OffloadedBlocks& blocks);
+/// Offloaded outputs leave in the host's memory.
+ir::Graph store_outputs(const ir::Graph& forward, const HandedOver& names);
+/// Offloaded inputs, those that it has, come in the host's memory.
+ir::Graph fetch_inputs(const ir::Graph& backward, const HandedOver& names);
 
 }  // namespace megacpp::schedule

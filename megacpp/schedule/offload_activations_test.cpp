@@ -14,6 +14,10 @@ namespace {
 
 using Names = std::set<std::string>;
 
+const Names kCandidates = {"kept.0", "kept.1", "kept.2", "kept.3", "kept.of another program"};
+const HandedOver kHandedOver = {.candidates = kCandidates,
+                                .offloaded = {"kept.0", "kept.1", "kept.2", "kept.of another program"}};
+
 constexpr const char* kForwardPass = R"(graph "forward" {
   %0 = input() {dtype="f32", name="x", shape=[4]} : f32[4] #batch
   %1 = input() {dtype="f32", name="w", shape=[4]} : f32[4] @block00.A #weight
@@ -47,7 +51,7 @@ constexpr const char* kBackwardPass = R"(graph "backward" {
 )";
 
 TEST(OffloadActivationsTest, WhatTheForwardPassHandsOverLeavesInTheHostsMemory) {
-  const ir::Graph after = store_outputs(ir::parse(kForwardPass), {"kept.0", "kept.1", "kept.2"});
+  const ir::Graph after = store_outputs(ir::parse(kForwardPass), kHandedOver);
   ops::verify(after, ops::Form::built);
   EXPECT_EQ(ir::print(after), R"(graph "forward" {
   %0 = input() {dtype="f32", name="x", shape=[4]} : f32[4] #batch
@@ -60,12 +64,12 @@ TEST(OffloadActivationsTest, WhatTheForwardPassHandsOverLeavesInTheHostsMemory) 
   %7 = copy_done(%4) : f32[4] @block00.A #activation
   %8 = sin(%5) : f32[4] @block03.E #activation
   %9 = copy_start(%5) {to="host"} : f32[4] @block02.A #activation
-  %10 = exp(%8) : f32[4] @head
-  %11 = copy_done(%6) : f32[4] @block01.E #activation
+  %10 = copy_done(%6) : f32[4] @block01.E #activation
+  %11 = exp(%8) : f32[4] @head
   %12 = copy_done(%9) : f32[4] @block02.A #activation
-  output "carry.y" = %10
+  output "carry.y" = %11
   output "kept.0" = %7
-  output "kept.1" = %11
+  output "kept.1" = %10
   output "kept.2" = %12
   output "kept.3" = %8
 }
@@ -74,8 +78,7 @@ TEST(OffloadActivationsTest, WhatTheForwardPassHandsOverLeavesInTheHostsMemory) 
 
 // The first has nothing to travel beside; the others start a block ahead. Shapes are made of what has come.
 TEST(OffloadActivationsTest, TheBackwardPassFetchesThemOneBlockAhead) {
-  const ir::Graph after =
-      fetch_inputs(ir::parse(kBackwardPass), {"kept.0", "kept.1", "kept.2", "kept.of another program"});
+  const ir::Graph after = fetch_inputs(ir::parse(kBackwardPass), kHandedOver);
   ops::verify(after, ops::Form::built);
   EXPECT_EQ(ir::print(after), R"(graph "backward" {
   %0 = input() {dtype="f32", name="cotangent.y", shape=[4]} : f32[4] #activation
@@ -100,24 +103,67 @@ TEST(OffloadActivationsTest, TheBackwardPassFetchesThemOneBlockAhead) {
 )");
 }
 
+// Runs are those of all blocks: a store is done when the next block is, chosen or not.
+TEST(OffloadActivationsTest, WhatIsNotChosenIsWorkToTravelBeside) {
+  const ir::Graph stored = store_outputs(ir::parse(kForwardPass), {.candidates = kCandidates, .offloaded = {"kept.1"}});
+  EXPECT_EQ(ir::print(stored), R"(graph "forward" {
+  %0 = input() {dtype="f32", name="x", shape=[4]} : f32[4] #batch
+  %1 = input() {dtype="f32", name="w", shape=[4]} : f32[4] @block00.A #weight
+  %2 = exp(%0) : f32[4] @block00.A #activation
+  %3 = sin(%2) : f32[4] @block01.E #activation
+  %4 = mul(%3, %1) : f32[4] @block02.A #activation
+  %5 = copy_start(%3) {to="host"} : f32[4] @block01.E #activation
+  %6 = sin(%4) : f32[4] @block03.E #activation
+  %7 = copy_done(%5) : f32[4] @block01.E #activation
+  %8 = exp(%6) : f32[4] @head
+  output "carry.y" = %8
+  output "kept.0" = %2
+  output "kept.1" = %7
+  output "kept.2" = %4
+  output "kept.3" = %6
+}
+)");
+  const ir::Graph fetched =
+      fetch_inputs(ir::parse(kBackwardPass), {.candidates = kCandidates, .offloaded = {"kept.0"}});
+  EXPECT_EQ(ir::print(fetched), R"(graph "backward" {
+  %0 = input() {dtype="f32", name="cotangent.y", shape=[4]} : f32[4] #activation
+  %1 = input() {dtype="f32", memory="host", name="kept.0", shape=[4]} : f32[4] @block00.A #activation
+  %2 = input() {dtype="f32", name="kept.1", shape=[4]} : f32[4] @block01.E #activation
+  %3 = input() {dtype="f32", name="kept.2", shape=[4]} : f32[4] @block02.A #activation
+  %4 = reshape(%2) {shape=[2,2]} : f32[2,2] @block01.E
+  %5 = mul(%0, %3) : f32[4] @block03.E
+  %6 = mul(%5, %5) : f32[4] @block02.A
+  %7 = reshape(%6) {shape=[2,2]} : f32[2,2] @block02.A
+  %8 = copy_start(%1) {to="device"} : f32[4] @block00.A #activation
+  %9 = mul(%7, %4) : f32[2,2] @block02.A
+  %10 = reshape(%9) {shape=[4]} : f32[4] @block01.E
+  %11 = copy_done(%8) : f32[4] @block00.A #activation
+  %12 = mul(%10, %11) : f32[4] @block01.E
+  output "cotangent.x" = %12
+}
+)");
+}
+
 TEST(OffloadActivationsTest, BothProgramsComputeTheSame) {
   const ir::Graph forward = ir::parse(kForwardPass), backward = ir::parse(kBackwardPass);
-  const Names names = {"kept.0", "kept.1", "kept.2"};
   const auto inputs = testing_support::random_inputs(forward, "forward");
-  const auto wanted = ops::evaluate(forward, inputs), got = ops::evaluate(store_outputs(forward, names), inputs);
+  const auto wanted = ops::evaluate(forward, inputs), got = ops::evaluate(store_outputs(forward, kHandedOver), inputs);
   for (const auto& [name, tensor] : wanted) EXPECT_TRUE(testing_support::is_close(got.at(name), tensor, 0.0)) << name;
   const auto kept = testing_support::random_inputs(backward, "backward");
-  EXPECT_TRUE(testing_support::is_close(ops::evaluate(fetch_inputs(backward, names), kept).at("cotangent.x"),
+  EXPECT_TRUE(testing_support::is_close(ops::evaluate(fetch_inputs(backward, kHandedOver), kept).at("cotangent.x"),
                                         ops::evaluate(backward, kept).at("cotangent.x"), 0.0));
 }
 
 TEST(OffloadActivationsTest, LargeValuesOfChosenBlocksAreHandedOverThroughTheHost) {
   const ir::Graph forward = ir::parse(kForwardPass);
-  const auto names = [&](const OffloadedBlocks& blocks) { return offloaded_outputs(forward, "kept.", blocks); };
-  EXPECT_EQ(names({.least_bytes = 16}), (Names{"kept.0", "kept.1", "kept.2", "kept.3"}));
-  EXPECT_EQ(names({.letters = {"E"}, .least_bytes = 16}), (Names{"kept.1", "kept.3"}));
-  EXPECT_EQ(names({.least_bytes = 17}), Names());
-  EXPECT_EQ(offloaded_outputs(forward, "carry.", {.least_bytes = 16}), Names()) << "made outside blocks";
+  const auto of = [&](const OffloadedBlocks& blocks) { return handed_over(forward, "kept.", blocks); };
+  const Names all = {"kept.0", "kept.1", "kept.2", "kept.3"};
+  EXPECT_EQ(of({.least_bytes = 16}).candidates, all);
+  EXPECT_EQ(of({.least_bytes = 16}).offloaded, all);
+  EXPECT_EQ(of({.letters = {"E"}, .least_bytes = 16}).candidates, all);
+  EXPECT_EQ(of({.letters = {"E"}, .least_bytes = 16}).offloaded, (Names{"kept.1", "kept.3"}));
+  EXPECT_EQ(of({.least_bytes = 17}).candidates, Names());
+  EXPECT_EQ(handed_over(forward, "carry.", {.least_bytes = 16}).candidates, Names()) << "made outside blocks";
 }
 
 // A collective reads its operand until it is done, and what it brings is there only then: neither is copied before,
@@ -201,7 +247,7 @@ TEST(OffloadActivationsTest, WhatTheDeviceKeepsAnywayIsNotHandedOverThroughTheHo
   output "kept.shape" = %7
 }
 )");
-  EXPECT_EQ(offloaded_outputs(forward, "kept.", {.least_bytes = 1}), Names());
+  EXPECT_EQ(handed_over(forward, "kept.", {.least_bytes = 1}).candidates, Names());
 }
 
 }  // namespace
