@@ -159,12 +159,11 @@ class Runs {
       if (each.made) ends.insert({*each.made, each.left});
       if (each.wanted) ends.insert(*each.wanted);
     }
-    std::string_view block;
-    for (const uint32_t n : ends) {
-      const std::string_view own = ir::scope_block(graph.nodes()[n].scope);
-      if (starts_.empty() || own != block) starts_.push_back(n);
-      block = own;
-    }
+    // An order may have nodes of a block amid another: a run begins with the first of its block in a pass.
+    const uint32_t turn = end_of_forward(graph, candidates);
+    std::set<std::pair<std::string_view, bool>> seen;
+    for (const uint32_t n : ends)
+      if (seen.emplace(ir::scope_block(graph.nodes()[n].scope), n > turn).second) starts_.push_back(n);
   }
 
   /// The node before which a store is done: the second run behind the last reader; nothing: the program ends before.
@@ -185,6 +184,24 @@ class Runs {
  private:
   size_t run_of(uint32_t node) const {
     return static_cast<size_t>(std::ranges::upper_bound(starts_, node) - starts_.begin()) - 1;
+  }
+
+  // In a program with both passes: the last node that makes a candidate of the block that begins last. Values of others
+  // may be made later, when the backward pass reads them.
+  static uint32_t end_of_forward(const ir::Graph& graph, const std::vector<Activation>& candidates) {
+    struct Made {
+      uint32_t first = UINT32_MAX, last = 0;
+      auto operator<=>(const Made&) const = default;
+    };
+    std::map<std::string_view, Made> by_block;
+    for (const Activation& each : candidates) {
+      if (!each.made || !each.wanted) return UINT32_MAX;  // one pass alone
+      Made& made = by_block[ir::scope_block(graph.nodes()[*each.made].scope)];
+      made = {std::min(made.first, *each.made), std::max(made.last, *each.made)};
+    }
+    Made latest{.first = 0};
+    for (const auto& [block, made] : by_block) latest = std::max(latest, made);
+    return latest.last;
   }
 
   std::vector<uint32_t> starts_;  // ascending

@@ -207,17 +207,17 @@ TEST(OffloadActivationsTest, WhatACollectiveHoldsStaysUntilItIsDone) {
   %13 = copy_start(%1) {to="host"} : f32[4] @block00.A #activation
   %14 = copy_start(%12) {to="host"} : f32[8] @block05.A #activation
   %15 = mul(%11, %9) : f32[4] @block05.A
-  %16 = copy_start(%10) {to="device"} : f32[4] @block02.A #activation
-  %17 = mul(%15, %6) : f32[4] @block04.A
-  %18 = copy_done(%13) : f32[4] @block00.A #activation
-  %19 = copy_done(%14) : f32[8] @block05.A #activation
+  %16 = copy_done(%13) : f32[4] @block00.A #activation
+  %17 = copy_done(%14) : f32[8] @block05.A #activation
+  %18 = copy_start(%10) {to="device"} : f32[4] @block02.A #activation
+  %19 = mul(%15, %6) : f32[4] @block04.A
   %20 = copy_start(%8) {to="device"} : f32[4] @block01.A #activation
-  %21 = copy_done(%16) : f32[4] @block02.A #activation
-  %22 = mul(%17, %21) : f32[4] @block03.A
-  %23 = copy_start(%18) {to="device"} : f32[4] @block00.A #activation
+  %21 = copy_done(%18) : f32[4] @block02.A #activation
+  %22 = mul(%19, %21) : f32[4] @block03.A
+  %23 = copy_start(%16) {to="device"} : f32[4] @block00.A #activation
   %24 = copy_done(%20) : f32[4] @block01.A #activation
   %25 = mul(%22, %24) : f32[4] @block02.A
-  %26 = copy_start(%19) {to="device"} : f32[8] @block05.A #activation
+  %26 = copy_start(%17) {to="device"} : f32[8] @block05.A #activation
   %27 = copy_done(%23) : f32[4] @block00.A #activation
   %28 = mul(%25, %27) : f32[4] @block01.A
   %29 = copy_done(%26) : f32[8] @block05.A #activation
