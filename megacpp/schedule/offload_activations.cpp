@@ -403,11 +403,13 @@ ir::Graph offload_activations(const ir::Graph& graph, const OffloadedBlocks& blo
 HandedOver handed_over(const ir::Graph& forward, std::string_view prefix, const OffloadedBlocks& blocks) {
   const Finder finder(forward, blocks.least_bytes);
   HandedOver names;
-  for (const ir::Output& output : forward.outputs()) {
-    if (!output.name.starts_with(prefix) || !finder.may_leave_as(output)) continue;
-    names.candidates.insert(output.name);
-    if (blocks.has(ir::scope_letter(forward.producer(output.value).scope))) names.offloaded.insert(output.name);
-  }
+  for (const ir::Output& output : forward.outputs())
+    if (output.name.starts_with(prefix) && finder.may_leave_as(output)) names.candidates.insert(output.name);
+  const std::vector<Activation> candidates = named_outputs(forward, finder.touches(), names.candidates);
+  const Runs runs(forward, candidates);
+  for (const Activation& each : candidates)
+    if (blocks.has(ir::scope_letter(forward.producer(each.value).scope)) && runs.store_done(each.left))
+      names.offloaded.insert(each.name);
   return names;
 }
 

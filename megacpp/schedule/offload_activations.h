@@ -43,7 +43,8 @@ struct HandedOver {
   std::set<std::string> offloaded = {};  // of these: what goes through the host's memory
 };
 
-/// Of outputs with this prefix.
+/// Of outputs with this prefix. What would be stored only when the program ends stays on the device: the forward pass
+/// would wait for it with nothing to do, and the backward pass wants it first.
 HandedOver handed_over(const ir::Graph& forward, std::string_view prefix, const OffloadedBlocks& blocks);
 /// Offloaded outputs leave in the host's memory.
 ir::Graph store_outputs(const ir::Graph& forward, const HandedOver& names);
