@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations of blocks in the host's memory between the passes: in a program whose order is settled, a value that the
-// forward pass keeps for the backward pass is copied to the host behind its last reader there and fetched ahead of its
-// first reader in the backward pass, by copies that run beside the work of blocks. In between the device has its bytes
-// for others. The program computes the same.
+// forward pass keeps for the backward pass is copied to the host and fetched again by copies that run beside the work
+// of blocks. In between the device has its bytes for others. The program computes the same.
 //
-// The order of copies is decided here. Nodes that make such values, or read them last before and first behind the time
-// on the host, are in runs of one block each, whichever blocks are chosen. A store has the run behind the last reader
-// to travel beside and is done when that ends; a fetch starts with the run before the first reader's: one block ahead.
-// What would not be away for a run stays, as do small values, weights, and all that is made outside blocks. What a copy
-// reads or writes nobody else touches before it is done.
+// The order of copies is decided here. A value leaves behind its last reader in the forward pass, and its copy may take
+// as long as the next block: it is done where the block behind that begins. It comes back from the moment on at which
+// the backward pass enters the block before the one that reads it first. Where blocks begin is told by all values that
+// could be offloaded (schedule/find_activations.h), whichever are. What would be back before it is gone stays, which is
+// what the last blocks keep. What a copy reads or writes nobody else touches before it is done.
 #pragma once
 
 #include <cstdint>
