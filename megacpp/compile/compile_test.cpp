@@ -588,6 +588,8 @@ TEST(OffloadTest, AllIsStateAndActivations) {
   EXPECT_EQ(both.stages[0].memory.host_bytes,
             state.stages[0].memory.host_bytes + activations.stages[0].memory.host_bytes);
   EXPECT_EQ(both.stages[0].memory.state_bytes, state.stages[0].memory.state_bytes);
+  EXPECT_EQ(state.stages[0].memory.host_activation_bytes, 0);
+  EXPECT_EQ(both.stages[0].memory.host_activation_bytes, activations.stages[0].memory.host_bytes);
 }
 
 // Whether the chip itself has something to do behind the last copy that is waited for.
@@ -620,6 +622,7 @@ TEST(OffloadTest, APipelineHandsActivationsOverThroughTheHost) {
       for (const Program& program : chip.programs)
         EXPECT_TRUE(program.kind != ProgramKind::forward || ends_with_work(program.graph)) << program.graph.name();
       EXPECT_EQ(chip.memory.host_bytes, on_host) << "nothing but state";
+      EXPECT_EQ(chip.memory.host_activation_bytes, on_host) << "of micro-batches";
       EXPECT_EQ(total_of(stored_bytes(chip, ProgramKind::forward)), on_host) << "each slot has its own";
       EXPECT_EQ(chip.memory.state_bytes + on_host, before.stages[stage].memory.state_bytes);
       EXPECT_LT(chip.memory.total_bytes, before.stages[stage].memory.total_bytes);

@@ -105,12 +105,14 @@ void add_host_bytes(FitReport& report, const compile::Compiled& compiled, const 
     const int64_t free = hosts.all.empty() ? INT64_MAX : hosts.all[static_cast<size_t>(host)].bytes;
     memory::HostFit& fit = kept.try_emplace(host, memory::HostFit{.limit_bytes = free, .chip = chip}).first->second;
     fit.offloaded_bytes += compiled.programs_of(chip).memory.host_bytes;
+    fit.activation_bytes += compiled.programs_of(chip).memory.host_activation_bytes;
   }
   if (hosts.keep_snapshot)
     for (const auto& [host, bytes] : snapshot_by_host(compiled, host_of)) kept[host].snapshot_bytes = bytes;
   const auto& [host, worst] = *std::ranges::min_element(
       kept, {}, [](const auto& each) { return each.second.limit_bytes - each.second.needed_bytes(); });
   report.host_offloaded = worst.offloaded_bytes;
+  report.host_activations = worst.activation_bytes;
   report.host_snapshot = worst.snapshot_bytes;
   report.host_chip = worst.chip;
   if (hosts.all.empty()) return;

@@ -72,6 +72,7 @@ struct FitReport {
   int64_t snapshot = 0;           // of host memory, for checkpoints; machines that share it with their chips count it
   // Of the host beside its chips that is worst off; 0 where chips share the host's memory.
   int64_t host_offloaded = 0;              // bytes in its pinned memory
+  int64_t host_activations = 0;            // of these
   int64_t host_snapshot = 0;               // of the snapshot, there
   std::optional<int64_t> host_limit = {};  // what it has for both; absent: not known
   std::string host_name = {};              // empty: it has none

@@ -201,12 +201,13 @@ Hosts hosts_with(const std::vector<int64_t>& bytes) {
   return hosts;
 }
 
-// 40 bytes of a snapshot, and 7 of each chip's state.
+// 40 bytes of a snapshot, and 7 of each chip's, of which 2 are activations.
 compile::Compiled with_offloaded_state() {
   compile::Compiled compiled = two_stages();
   compiled.stages[0].state = {compile::StateTensor{.name = "embedding", .whole = {ir::DType::f32, {6}}, .kept = true}};
   compiled.stages[1].state = {compile::StateTensor{.name = "head", .whole = {ir::DType::f32, {4}}, .kept = true}};
-  for (compile::StagePrograms& stage : compiled.stages) stage.memory.host_bytes = 7;
+  for (compile::StagePrograms& stage : compiled.stages)
+    stage.memory.host_bytes = 7, stage.memory.host_activation_bytes = 2;
   return compiled;
 }
 
@@ -217,6 +218,7 @@ FitReport beside(const Hosts& hosts, hw::ChipKind kind = hw::ChipKind::gpu) {
 TEST(FitReportTest, AHostBesideItsChipsHasOffloadedStateAndTheSnapshot) {
   const FitReport fits = beside(hosts_with({68}));
   EXPECT_EQ(fits.host_offloaded, 28);
+  EXPECT_EQ(fits.host_activations, 8);
   EXPECT_EQ(fits.host_snapshot, 40);
   EXPECT_TRUE(fits.fits()) << "the last byte";
   EXPECT_FALSE(beside(hosts_with({67})).fits()) << "both are in one memory";

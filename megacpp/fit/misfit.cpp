@@ -93,6 +93,7 @@ std::string wanted_bytes(const ChipGroup& worst) {
 memory::OutOfMemory host_misfit_error(const FitReport& fit) {
   return memory::host_misfit_error(
       {.offloaded_bytes = fit.host_offloaded,
+       .activation_bytes = fit.host_activations,
        .snapshot_bytes = fit.host_snapshot,
        .limit_bytes = fit.host_limit.value_or(0),
        .chip = fit.host_chip},

@@ -98,5 +98,13 @@ TEST(MisfitTest, AHostIsNamedWhereItHasAName) {
   EXPECT_EQ(error.facts().chip, 4);
 }
 
+TEST(MisfitTest, WhatAHostHoldsIsStateAndActivations) {
+  const FitReport fit{.hardware = "h200:8", .host_offloaded = 70, .host_activations = 20, .host_limit = 60};
+  const memory::OutOfMemory error = host_misfit_error(fit);
+  ASSERT_EQ(error.facts().roles.size(), 2U);
+  EXPECT_EQ(error.facts().roles[0].bytes, 50);
+  EXPECT_EQ(error.facts().roles[1].bytes, 20);
+}
+
 }  // namespace
 }  // namespace megacpp::fit

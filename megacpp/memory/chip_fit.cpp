@@ -50,6 +50,26 @@ base::Problem chip_problem(const FitCheck& check, const ir::Mesh& mesh) {
           .wanted = fmt::format("at most the {} of this chip", exact_bytes(worst.limit_bytes))};
 }
 
+std::string host_contents_text(const HostFit& fit) {
+  std::string text;
+  if (fit.offloaded_bytes > 0)
+    text = fmt::format("{} offloaded to pinned memory of the host", exact_bytes(fit.offloaded_bytes));
+  if (fit.snapshot_bytes > 0)
+    text += fmt::format("{}{} for the snapshot of checkpoints", text.empty() ? "" : ", and ",
+                        exact_bytes(fit.snapshot_bytes));
+  return text;
+}
+
+// Only what makes less of what is there.
+std::string next_for_host(const HostFit& fit) {
+  std::string ways;
+  if (fit.offloaded_bytes > 0) ways += "set layout.offload: none, ";
+  if (fit.activation_bytes > 0) ways += "offload fewer blocks (layout.offload_blocks), ";
+  if (fit.state_bytes() > 0) ways += "split the state over more hosts (layout.zero with layout.data_parallel), ";
+  if (fit.snapshot_bytes > 0) ways += "set checkpoint.every=-1 to save none, ";
+  return ways + "or free memory there";
+}
+
 }  // namespace
 
 std::string next_for_chip(const MemoryPlan& plan, int64_t limit, const ir::Mesh& mesh) {
@@ -140,28 +160,18 @@ OutOfMemory misfit_error(const FitCheck& check, const ir::Mesh& mesh, const std:
 }
 
 OutOfMemory host_misfit_error(const HostFit& fit, const std::string& where) {
-  std::string got, ways;
-  if (fit.offloaded_bytes > 0) {
-    got = fmt::format("{} offloaded to pinned memory of the host", exact_bytes(fit.offloaded_bytes));
-    ways =
-        "set layout.offload: none, or offload fewer blocks (layout.offload_blocks), split state over more hosts "
-        "(layout.zero with layout.data_parallel), ";
-  }
-  if (fit.snapshot_bytes > 0) {
-    got += fmt::format("{}{} for the snapshot of checkpoints", got.empty() ? "" : ", and ",
-                       exact_bytes(fit.snapshot_bytes));
-    ways += "set checkpoint.every=-1 to save none, ";
-  }
   base::Problem problem{.where = where,
-                        .got = std::move(got),
+                        .got = host_contents_text(fit),
                         .wanted = fmt::format("at most the {} that it has free", exact_bytes(fit.limit_bytes)),
-                        .next = ways + "or free memory there"};
+                        .next = next_for_host(fit)};
   OomFacts facts{.cls = OomClass::host,
                  .phase = "planning",
                  .chip = fit.chip,
                  .place = where,
                  .wanted = fit.needed_bytes(),
                  .limit = fit.limit_bytes};
+  if (fit.state_bytes() > 0) facts.roles.push_back({ir::Role::optimizer, fit.state_bytes()});
+  if (fit.activation_bytes > 0) facts.roles.push_back({ir::Role::activation, fit.activation_bytes});
   return {base::Code::E2001, std::move(problem), std::move(facts)};
 }
 

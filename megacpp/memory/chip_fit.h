@@ -66,11 +66,13 @@ OutOfMemory misfit_error(const FitCheck& check, const ir::Mesh& mesh, const std:
 
 /// What the chips of a host keep in its memory, beside their own, and what it has free for that.
 struct HostFit {
-  int64_t offloaded_bytes = 0;  // in pinned memory, of all its chips
-  int64_t snapshot_bytes = 0;   // that checkpoints are written from, the same
+  int64_t offloaded_bytes = 0;   // in pinned memory, of all its chips
+  int64_t activation_bytes = 0;  // of these: activations; the others are the optimizer's state
+  int64_t snapshot_bytes = 0;    // that checkpoints are written from, of all its chips
   int64_t limit_bytes = 0;
   int64_t chip = 0;  // the first of them
 
+  int64_t state_bytes() const { return offloaded_bytes - activation_bytes; }
   int64_t needed_bytes() const { return offloaded_bytes + snapshot_bytes; }
   bool fits() const { return needed_bytes() <= limit_bytes; }
 };

@@ -65,8 +65,28 @@ TEST(HostFitTest, StateThatTheHostCannotHoldIsE2001WithBothNumbers) {
   EXPECT_EQ(error.facts().wanted, 4096);
   EXPECT_EQ(error.facts().limit, 1024);
   EXPECT_NE(error.problem().got.find("4096 bytes"), std::string::npos) << error.what();
-  EXPECT_NE(error.problem().next.find("layout.offload: none"), std::string::npos) << error.what();
-  EXPECT_EQ(error.problem().next.find("checkpoint.every"), std::string::npos) << error.what();
+  EXPECT_EQ(
+      error.problem().next,
+      "set layout.offload: none, split the state over more hosts (layout.zero with layout.data_parallel), or free "
+      "memory there");
+  ASSERT_EQ(error.facts().roles.size(), 1U);
+  EXPECT_EQ(error.facts().roles[0].role, ir::Role::optimizer);
+  EXPECT_EQ(error.facts().roles[0].bytes, 4096);
+}
+
+TEST(HostFitTest, OffloadedActivationsHaveTheirOwnRoleAndWayOut) {
+  const OutOfMemory error =
+      host_misfit_error({.offloaded_bytes = 4096, .activation_bytes = 4096, .limit_bytes = 1024}, "host here");
+  EXPECT_EQ(error.problem().next,
+            "set layout.offload: none, offload fewer blocks (layout.offload_blocks), or free memory there");
+  ASSERT_EQ(error.facts().roles.size(), 1U);
+  EXPECT_EQ(error.facts().roles[0].role, ir::Role::activation);
+  const OutOfMemory both =
+      host_misfit_error({.offloaded_bytes = 4096, .activation_bytes = 1024, .limit_bytes = 1024}, "host here");
+  ASSERT_EQ(both.facts().roles.size(), 2U);
+  EXPECT_EQ(both.facts().roles[0].bytes, 3072) << "of state";
+  EXPECT_EQ(both.facts().roles[1].bytes, 1024);
+  EXPECT_NE(both.problem().next.find("layout.offload_blocks), split the state"), std::string::npos) << both.what();
 }
 
 // The ladder answers a device that is too small, and not a host beside devices.

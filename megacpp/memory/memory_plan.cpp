@@ -78,17 +78,21 @@ class Planner {
       int64_t& end = slot.space == Space::host ? host_state_bytes_ : plan_.state_bytes;
       slot.offset = end;
       offset_of_[slot.name] = slot.offset;
-      end += aligned(target_.bytes_of_state(slot.type), target_.alignment);
+      const int64_t bytes = aligned(target_.bytes_of_state(slot.type), target_.alignment);
+      end += bytes;
+      if (slot.space == Space::host && slot.role == ir::Role::activation) plan_.host_activation_bytes += bytes;
     }
     for (const ir::Graph* graph : programs_) plan_program(*graph);
     size_t peak = 0;
     int64_t most_alive = 0;
-    plan_.host_bytes = host_state_bytes_;
+    int64_t host_temporaries = 0;
     for (size_t p = 0; p < plan_.programs.size(); ++p) {
-      plan_.host_bytes = std::max(plan_.host_bytes, host_state_bytes_ + plan_.programs[p].host_bytes);
+      host_temporaries = std::max(host_temporaries, plan_.programs[p].host_bytes);
       if (plan_.programs[p].temporary_bytes > plan_.programs[peak].temporary_bytes) peak = p;
       most_alive = std::max(most_alive, plan_.programs[p].lower_bound);
     }
+    plan_.host_bytes = host_state_bytes_ + host_temporaries;
+    plan_.host_activation_bytes += host_temporaries;
     plan_.lower_bound = plan_.state_bytes + most_alive;
     plan_.total_bytes = plan_.state_bytes;
     if (!programs_.empty()) {

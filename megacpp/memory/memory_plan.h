@@ -59,6 +59,7 @@ struct MemoryPlan {
   int64_t total_bytes = 0;            // the arena
   int64_t lower_bound = 0;            // of it: state, and the most temporary bytes alive at once
   int64_t host_bytes = 0;             // that of the host's memory, with alignment
+  int64_t host_activation_bytes = 0;  // of these: activations; the others are the optimizer's state
   int64_t padding_bytes = 0;          // alignment at the peak, and gaps where buffers are placed
   std::string peak_program;
   std::vector<Item> items;          // at the peak; with padding they sum to total_bytes

@@ -267,6 +267,7 @@ TEST(MemoryPlanTest, TensorsOnTheHostHaveBytesOfTheirOwnUntilTheyAreBack) {
   EXPECT_EQ(apart.host_bytes, 64) << "the first is back when the second leaves";
   for (const MemoryPlan* plan : {&together, &apart}) {
     EXPECT_EQ(plan->programs[0].host_bytes, plan->host_bytes) << "no state is there";
+    EXPECT_EQ(plan->host_activation_bytes, plan->host_bytes);
     EXPECT_EQ(std::ranges::count(plan->programs[0].value_space, Space::host), 4) << "what two copies leave";
     int64_t items = plan->padding_bytes;
     for (const Item& item : plan->items) items += item.bytes;

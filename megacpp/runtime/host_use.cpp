@@ -20,7 +20,11 @@ HostUse own_host_use(const compile::Compiled& compiled, const collectives::World
               .host = host_name(),
               .free_bytes = base::available_memory_bytes(),
               .chip = world.local_chips().front()};
-  for (const int64_t chip : world.local_chips()) use.offloaded_bytes += compiled.programs_of(chip).memory.host_bytes;
+  for (const int64_t chip : world.local_chips()) {
+    const memory::MemoryPlan& plan = compiled.programs_of(chip).memory;
+    use.offloaded_bytes += plan.host_bytes;
+    use.activation_bytes += plan.host_activation_bytes;
+  }
   if (options.snapshot_bytes) use.snapshot_bytes = options.snapshot_bytes(world.local_chips());
   return use;
 }
@@ -29,6 +33,7 @@ std::string to_text(const HostUse& use) {
   return base::to_text(base::Json{{"machine", use.machine},
                                   {"host", use.host},
                                   {"offloaded", use.offloaded_bytes},
+                                  {"activations", use.activation_bytes},
                                   {"snapshot", use.snapshot_bytes},
                                   {"free", use.free_bytes},
                                   {"chip", use.chip}});
@@ -39,6 +44,7 @@ HostUse host_use_of(const std::string& text) {
   return {.machine = json.at("machine").get<std::string>(),
           .host = json.at("host").get<std::string>(),
           .offloaded_bytes = json.at("offloaded").get<int64_t>(),
+          .activation_bytes = json.at("activations").get<int64_t>(),
           .snapshot_bytes = json.at("snapshot").get<int64_t>(),
           .free_bytes = json.at("free").get<int64_t>(),
           .chip = json.at("chip").get<int64_t>()};
@@ -51,6 +57,7 @@ std::optional<HostMisfit> host_misfit(const std::vector<HostUse>& processes) {
         {process.host, process.machine}, memory::HostFit{.limit_bytes = process.free_bytes, .chip = process.chip});
     memory::HostFit& fit = at->second;
     fit.offloaded_bytes += process.offloaded_bytes;
+    fit.activation_bytes += process.activation_bytes;
     fit.snapshot_bytes += process.snapshot_bytes;
     fit.limit_bytes = std::min(fit.limit_bytes, process.free_bytes);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of a run take of the memory of their hosts beside devices: state in pinned memory, and the
-// snapshot that checkpoints are written from. Several processes of a host share what it has, so they are counted
+// What the processes of a run take of the memory of their hosts beside devices: what is offloaded to pinned memory, and
+// the snapshot that checkpoints are written from. Several processes of a host share what it has, so they are counted
 // together, and all processes come to the same answer.
 #pragma once
 
@@ -21,6 +21,7 @@ struct HostUse {
   std::string machine;  // as machine_identity() has it: machines of one name are several
   std::string host;     // its name
   int64_t offloaded_bytes = 0;
+  int64_t activation_bytes = 0;  // of these
   int64_t snapshot_bytes = 0;
   int64_t free_bytes = 0;  // of the host, before any of it is taken
   int64_t chip = 0;        // the first of the process

@@ -28,6 +28,16 @@ TEST(HostUseTest, ProcessesOfAHostAreCountedTogether) {
   EXPECT_EQ(misfit->fit.limit_bytes, 100) << "the least that one of them has seen";
 }
 
+TEST(HostUseTest, ActivationsAreCountedTogetherToo) {
+  HostUse one = use_on("a", 60, 0, 100), other = use_on("a", 60, 0, 100);
+  one.activation_bytes = 20;
+  other.activation_bytes = 30;
+  const auto misfit = host_misfit({one, other});
+  ASSERT_TRUE(misfit);
+  EXPECT_EQ(misfit->fit.activation_bytes, 50);
+  EXPECT_EQ(misfit->fit.state_bytes(), 70);
+}
+
 TEST(HostUseTest, MachinesOfOneNameAreSeveral) {
   HostUse other = use_on("localhost", 60, 0, 100);
   other.machine = "another boot";
@@ -45,6 +55,7 @@ TEST(HostUseTest, OwnUseIsThatOfTheLocalChips) {
   compiled.stages.resize(2);
   compiled.stages[0].memory.host_bytes = 5;
   compiled.stages[1].memory.host_bytes = 7;
+  compiled.stages[1].memory.host_activation_bytes = 6;
   testing_support::Processes processes(2);
   processes.run([&](size_t process) {
     const auto world = processes.transport(process).make({.chips = 4, .wait_limit = std::chrono::seconds(60)});
@@ -53,6 +64,7 @@ TEST(HostUseTest, OwnUseIsThatOfTheLocalChips) {
     options.snapshot_bytes = [](const std::vector<int64_t>& chips) { return 100 * std::ssize(chips); };
     const HostUse use = own_host_use(compiled, *world, options);
     EXPECT_EQ(use.offloaded_bytes, process == 0 ? 10 : 14);
+    EXPECT_EQ(use.activation_bytes, process == 0 ? 0 : 12);
     EXPECT_EQ(use.snapshot_bytes, 200);
     EXPECT_EQ(use.chip, process == 0 ? 0 : 2);
     EXPECT_GT(use.free_bytes, 0);
@@ -75,6 +87,7 @@ TEST(HostUseTest, OfSeveralHostsTheOneThatLacksMostIsNamed) {
 TEST(HostUseTest, TextHasAll) {
   HostUse use = use_on("node 7", 1, 2, 3);
   use.chip = 4;
+  use.activation_bytes = 5;
   EXPECT_EQ(host_use_of(to_text(use)), use);
 }
 
