@@ -120,7 +120,7 @@ class LadderWalk {
       const Rung& rung = *rungs_[r];
       const size_t noted = path_.attempts.size();
       if (!is_possible(rung)) {
-        skip(rung, "what runs here keeps all state in one memory");
+        skip(rung, "what runs here keeps everything in one memory");
         continue;
       }
       if (const std::optional<std::string> why = (this->*why_not)(rung)) {

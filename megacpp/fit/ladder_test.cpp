@@ -249,7 +249,7 @@ TEST(LadderTest, StateStaysWhereThereIsOneMemory) {
   const LadderPath path = walk_with({"hardware.limit=16MiB", "ladder.rungs=[offload]"});
   ASSERT_EQ(path.attempts.size(), 1u) << to_text(path);
   EXPECT_EQ(path.attempts[0].verdict, Verdict::skipped);
-  EXPECT_EQ(path.attempts[0].reason, "what runs here keeps all state in one memory");
+  EXPECT_EQ(path.attempts[0].reason, "what runs here keeps everything in one memory");
 }
 
 // Limits from what stays on the chip up to what was requested.

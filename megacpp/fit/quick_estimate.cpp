@@ -218,7 +218,9 @@ std::array<QuickEstimate, 3> QuickEstimator::estimates(const LayoutChoice& c) {
   const double in_flight = number(std::min(c.pipeline, c.micro_steps));
   const double held = (dense_elements_ + expert_elements_ / number(c.expert)) / split;
   plan::StateBytes held_state = plan::state_bytes(plan, parameters_);
-  if (plan.layout.offloads_state()) held_state.optimizer = 0;  // in the host's memory
+  // In the host's memory. Layouts are ranked here, so activations there, and the time of copies, are left to the
+  // estimates of those that come first: all layouts of a recipe offload alike.
+  if (plan.layout.offloads_state()) held_state.optimizer = 0;
   const double state = number(held_state.total()) / stages, least = least_bytes(held_state, plan) / stages;
   const double stream = number(recipe_.train.sequence * recipe_.model.hidden) * element_bytes_;  // of a sequence
   const double whole = kWholeStreams * passed_on(c.tensor) * chip_batch / number(c.context) * stream;
