@@ -49,6 +49,8 @@ TEST(FitSignatureTest, WhatDiffersHasAnother) {
         "layout.dispatcher=allgather", "layout.collectives=fast", "layout.offload=optimizer",
         "layout.offload=activations", "optimizer.name=sgd", "lora.rank=2"})
     EXPECT_NE(signature_of(small({other}), "host:1"), requested) << other;
+  EXPECT_NE(signature_of(small({"layout.offload=activations", "layout.offload_blocks=[A]"}), "host:1"),
+            signature_of(small({"layout.offload=activations"}), "host:1"));
   EXPECT_NE(signature_of(small(), "host:2"), requested);
   const std::vector<std::string> words = {"placement=xla", "flag=cuda-overlap"};
   EXPECT_EQ(signature_of(small(), "host:1", {}, words).features, "balance_loss placement=xla flag=cuda-overlap");

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/ir/text.h"
@@ -22,6 +24,7 @@
 #include "megacpp/schedule/offload_activations.h"
 #include "megacpp/schedule/order.h"
 #include "megacpp/schedule/remove_dead.h"
+#include "megacpp/schedule/rewrite.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/tensors.h"
 
@@ -203,18 +206,12 @@ TEST(MemoryPlanTest, RandomProgramsWithAddendsRunInTheArenaAsOutsideIt) {
   EXPECT_GT(met.sums, 20U);
 }
 
-// Every node is a block, and all that it makes is kept: whatever nobody touches for some nodes goes to the host and
-// comes back.
-ir::Graph in_blocks(ir::Graph graph) {
-  for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
-    ir::Node& node = graph.node(ir::NodeId{n});
-    if (node.op == ir::kInputOp) continue;
-    node.scope = "block" + std::to_string(n) + ".A";
-    node.role = ir::Role::activation;
-  }
-  return graph;
+size_t copies_in(const ir::Graph& graph) {
+  return static_cast<size_t>(
+      std::ranges::count_if(graph.nodes(), [](const ir::Node& node) { return node.op == ops::kCopyStartOp; }));
 }
 
+// Whatever nobody touches for some nodes goes to the host and comes back.
 TEST(MemoryPlanTest, RandomProgramsRunInBothArenasWheneverCopiesMove) {
   Met met;
   size_t copies = 0;
@@ -223,18 +220,101 @@ TEST(MemoryPlanTest, RandomProgramsRunInBothArenasWheneverCopiesMove) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const std::string site = "seed" + std::to_string(seed);
     const ir::Graph before =
-        in_blocks(scheduled(testing_support::random_graph(seed, 60 + static_cast<int>(seed % 60))));
+        testing_support::in_blocks(scheduled(testing_support::random_graph(seed, 60 + static_cast<int>(seed % 60))));
     const ir::Graph after = schedule::offload_activations(before, {.least_bytes = 1});
     const auto inputs = testing_support::random_inputs(before, site);
     const auto wanted = ops::evaluate(before, inputs), got = ops::evaluate(after, inputs);
     for (const auto& [name, tensor] : wanted) ASSERT_TRUE(is_close(got.at(name), tensor, 0.0)) << name;
     for (const CopyTime time : {CopyTime::at_start, CopyTime::at_done}) expect_arena_holds(after, site, met, time);
     if (HasFatalFailure() || HasNonfatalFailure()) return;
-    for (const ir::Node& node : after.nodes()) copies += node.op == ops::kCopyStartOp;
+    copies += copies_in(after);
     on_host += plan_memory({&after}, test_target()).host_bytes;
   }
   EXPECT_GT(copies, 50U);
   EXPECT_GT(on_host, 0);
+}
+
+constexpr const char* kForwardPass = R"(graph "forward" {
+  %0 = input() {dtype="f32", name="x", shape=[4]} : f32[4] #batch
+  %1 = exp(%0) : f32[4] @block00.A #activation
+  %2 = mul(%1, %1) : f32[4] @block01.A
+  %3 = sin(%2) : f32[4] @block01.A #activation
+  %4 = mul(%3, %3) : f32[4] @block02.A
+  %5 = sin(%4) : f32[4] @block02.A #activation
+  %6 = mul(%5, %5) : f32[4] @block03.A
+  %7 = sin(%6) : f32[4] @block03.A #activation
+  %8 = mul(%7, %7) : f32[4] @block04.A
+  %9 = sin(%8) : f32[4] @block04.A
+  output "carry.y" = %9
+  output "kept.0" = %1
+  output "kept.1" = %3
+  output "kept.2" = %5
+  output "kept.3" = %7
+}
+)";
+
+constexpr const char* kBackwardPass = R"(graph "backward" {
+  %0 = input() {dtype="f32", name="cotangent.y", shape=[4]} : f32[4] #activation
+  %1 = input() {dtype="f32", name="kept.0", shape=[4]} : f32[4] #activation
+  %2 = input() {dtype="f32", name="kept.1", shape=[4]} : f32[4] #activation
+  %3 = input() {dtype="f32", name="kept.2", shape=[4]} : f32[4] #activation
+  %4 = input() {dtype="f32", name="kept.3", shape=[4]} : f32[4] #activation
+  %5 = mul(%0, %4) : f32[4] @block04.A
+  %6 = sin(%5) : f32[4] @block04.A
+  %7 = mul(%6, %3) : f32[4] @block03.A
+  %8 = sin(%7) : f32[4] @block03.A
+  %9 = mul(%8, %2) : f32[4] @block02.A
+  %10 = sin(%9) : f32[4] @block02.A
+  %11 = mul(%10, %1) : f32[4] @block01.A
+  output "cotangent.x" = %11
+}
+)";
+
+// As a stage of a pipeline has it: what the forward program hands over replaces state of that name, where it is.
+ir::Graph with_state(const ir::Graph& forward) {
+  schedule::Rewriter rewriter(forward);
+  ops::Builder builder(rewriter.graph());
+  for (const ir::Output& output : forward.outputs()) {
+    if (!output.name.starts_with("kept.")) continue;
+    const ir::ValueId storage = builder.input(output.name, forward.type(output.value), ir::Role::activation);
+    if (ops::is_in_host_memory(forward, output.value))
+      rewriter.graph()
+          .node(rewriter.graph().value(storage).producer)
+          .attrs.set(std::string(ops::kMemoryAttr), std::string(ops::kToHost));
+  }
+  for (const ir::Node& node : forward.nodes()) rewriter.copy(node);
+  for (ir::Output output : forward.outputs()) {
+    output.value = rewriter.map(output.value);
+    if (output.name.starts_with("kept.")) output.donated = output.name;
+    rewriter.graph().add_output(std::move(output));
+  }
+  return std::move(rewriter.graph());
+}
+
+// A program leaves state in the host's memory, and another one has it from there, micro-batch after micro-batch.
+TEST(MemoryPlanTest, PassesHandStateOverInBothArenasWheneverCopiesMove) {
+  const ir::Graph whole = ir::parse(kForwardPass);
+  const schedule::HandedOver names = schedule::handed_over(whole, "kept.", {.least_bytes = 1});
+  EXPECT_EQ(names.offloaded, (std::set<std::string>{"kept.0", "kept.1"})) << "the other two are wanted at once";
+  const ir::Graph forward = with_state(schedule::store_outputs(whole, names));
+  const ir::Graph backward = schedule::fetch_inputs(ir::parse(kBackwardPass), names);
+  EXPECT_EQ(copies_in(forward), 2U) << ir::print(forward);
+  EXPECT_EQ(copies_in(backward), 2U) << ir::print(backward);
+  const MemoryPlan plan = plan_memory({&forward, &backward}, test_target());
+  EXPECT_EQ(plan.host_bytes, 2 * 64) << "state, and nothing beside it";
+  for (const CopyTime time : {CopyTime::at_start, CopyTime::at_done}) {
+    ArenaInterpreter chip(plan, time);
+    for (const char* micro_batch : {"first", "second"}) {
+      const auto inputs = testing_support::random_inputs(whole, micro_batch);
+      const auto handed_over = ops::evaluate(whole, inputs);
+      chip.set_state("x", inputs.at("x"));
+      chip.set_state("cotangent.y", handed_over.at("carry.y"));
+      chip.run(forward, plan.programs[0]);
+      for (const char* kept : {"kept.0", "kept.1", "kept.2", "kept.3"})
+        EXPECT_TRUE(is_close(chip.state(kept), handed_over.at(kept), 0.0)) << kept << " of the " << micro_batch;
+      chip.run(backward, plan.programs[1]);
+    }
+  }
 }
 
 // Two tensors go to the host and come back.

@@ -481,12 +481,17 @@ TEST(CudaHostPathTest, BothMemoriesAreAsPlannedWithOffloadedActivations) {
 }
 
 // Between chips whose collectives have streams of their own; in a pipeline as state of the micro-batches in flight,
-// with either form of backward passes; and with state beside them.
+// with either form of backward passes, with several parts of the model on a chip, and of chosen blocks; and with state
+// beside them.
 TEST(CudaHostPathTest, OffloadedActivationsOfManyChipsAreOneGraph) {
   for (const std::vector<std::string>& layout :
        {std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3"},
         std::vector<std::string>{"layout.tensor_parallel=2"}, std::vector<std::string>{"layout.pipeline_parallel=2"},
+        std::vector<std::string>{"layout.pipeline_parallel=2", "layout.schedule=interleaved",
+                                 "layout.virtual_stages=2"},
+        std::vector<std::string>{"layout.pipeline_parallel=2", "layout.offload_blocks=[E]"},
         std::vector<std::string>{"layout.pipeline_parallel=2", "layout.schedule=zero_bubble", "layout.offload=all"}}) {
+    SCOPED_TRACE(layout.back());
     std::vector<std::string> settings = kOffloadActivations;
     settings.insert(settings.end(), layout.begin(), layout.end());
     StandInRun run(settings);

@@ -93,11 +93,16 @@ TEST_P(CudaRepeatTest, StateInTheHostsMemoryHasTheBitsOfStateOnTheDevice) {
 // As many tokens as make activations worth a copy. A copy that came too late, or over bytes still in use, would change
 // gradients.
 class CudaOffloadTest : public GpuTest, public testing::WithParamInterface<std::vector<std::string>> {};
-INSTANTIATE_TEST_SUITE_P(Layouts, CudaOffloadTest,
-                         testing::Values(std::vector<std::string>{}, std::vector<std::string>{"train.recompute=full"},
-                                         std::vector<std::string>{"layout.tensor_parallel=2"},
-                                         std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3"},
-                                         std::vector<std::string>{"layout.pipeline_parallel=2"}));
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, CudaOffloadTest,
+    testing::Values(std::vector<std::string>{}, std::vector<std::string>{"train.recompute=full"},
+                    std::vector<std::string>{"layout.tensor_parallel=2"},
+                    std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3"},
+                    std::vector<std::string>{"layout.pipeline_parallel=2"},
+                    std::vector<std::string>{"layout.pipeline_parallel=2", "layout.schedule=zero_bubble"},
+                    std::vector<std::string>{"layout.pipeline_parallel=2", "layout.schedule=interleaved",
+                                             "layout.virtual_stages=2"},
+                    std::vector<std::string>{"layout.offload_blocks=[M]"}));
 
 TEST_P(CudaOffloadTest, ActivationsInTheHostsMemoryHaveTheBitsOfThoseOnTheDevice) {
   const TemporaryFolder cache;

@@ -190,4 +190,15 @@ inline ir::Graph random_graph(uint64_t seed, int nodes, const RandomParts& parts
   return RandomGraph(seed, nodes, parts).take();
 }
 
+/// With every node as a block, whose results are kept: a pass that looks at what blocks keep looks at all values.
+inline ir::Graph in_blocks(ir::Graph graph) {
+  for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
+    ir::Node& node = graph.node(ir::NodeId{n});
+    if (node.op == ir::kInputOp) continue;
+    node.scope = "block" + std::to_string(n) + ".A";
+    node.role = ir::Role::activation;
+  }
+  return graph;
+}
+
 }  // namespace megacpp::testing_support
