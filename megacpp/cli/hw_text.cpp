@@ -134,6 +134,7 @@ Json chip_json(const hw::Chip& chip) {
                  {"code_least", chip.code_bytes_least},
                  {"code_most", chip.code_bytes_most},
                  {"gaps_most", chip.gaps_most},
+                 {"loops_gaps_most", measured_or_null(chip.loops_gaps_most)},
                  {"reserved_per_kept", chip.reserved_per_kept},
                  {"reserved_per_copy", chip.reserved_per_copy},
                  {"reserved_per_outside", chip.reserved_per_outside},

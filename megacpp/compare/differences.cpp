@@ -32,7 +32,7 @@ const std::vector<Origin>& origins() {
       {"batch.data", {"data."}},
       {"batch.", {"train.batch", "train.sequence", "train.micro_steps"}},
       {"program.backend", {"backend"}},
-      {"program.lane", {"backend", "hardware.", "xla.placement", "xla.plugin"}},
+      {"program.lane", {"backend", "hardware.", "xla.placement", "xla.plugin", "xla.loops"}},
       {"program.path", {"backend", "layout.", "xla."}},
       {"program.precision", {"train.precision"}},
       {"program.layout", {"layout."}},

@@ -6,9 +6,11 @@
 namespace megacpp::fit {
 namespace {
 
-TEST(LaneTest, IsTheBackendTheChipAndWhoPlacesCollectives) {
+TEST(LaneTest, IsTheBackendTheChipWhoPlacesCollectivesAndOnGpusWhetherBlocksAreLoops) {
   EXPECT_EQ(to_text(Lane{.backend = "cpu", .hardware = "host", .placement = {}}), "cpu host");
   EXPECT_EQ(to_text(Lane{.backend = "xla", .hardware = "v6e", .placement = "xla"}), "xla v6e placement=xla");
+  EXPECT_EQ(to_text(Lane{.backend = "xla", .hardware = "h200", .placement = "xla", .loops = "off"}),
+            "xla h200 placement=xla loops=off");
 }
 
 }  // namespace

@@ -50,6 +50,11 @@ std::string range_text(const StepTime& time, const hw::Chip& chip) {
         "file of {} has no link {}.",
         limit, memory::human_bytes(time.unpriced_bytes), chip.name, kHostLink);
   if (time.is_limit || chip.kind == hw::ChipKind::host) return fmt::format("The roofline is {}.", limit);
+  if (time.range.is_of_loops)
+    return fmt::format(
+        "Expected above {}, the roofline; how far above nobody measured: whole steps were run there with blocks "
+        "unrolled, not in loops (xla.loops).",
+        limit);
   if (!time.range.most)
     return fmt::format("Expected above {}, the roofline; how far above nobody measured: no whole step was run there.",
                        limit);

@@ -44,7 +44,8 @@ struct OpTime {
 /// and never below the limit.
 struct StepRange {
   double least = 0;
-  std::optional<double> most = {};  // absent: no whole step was measured on the chip, so nothing bounds it
+  std::optional<double> most = {};  // absent: no whole step was measured so on the chip, and nothing bounds it
+  bool is_of_loops = false;         // blocks are in loops, and steps that were measured on the chip had them unrolled
 };
 
 enum class StepPart : uint8_t { arithmetic, memory, links, bubble, other };

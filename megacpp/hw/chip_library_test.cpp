@@ -201,6 +201,8 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
       {with("500e9", "500GB"), ":3", "500GB", "memory.bandwidth: Bytes a second"},
       {with("500e9", "500e9, gaps_most: 0.9"), ":3", "memory.gaps_most: '0.9'", "set memory.gaps_most: 1"},
       {with("500e9", "500e9, gaps_most: 2GB"), ":3", "2GB", "memory.gaps_most:"},
+      {with("500e9", "500e9, loops_gaps_most: 0.9"), ":3", "memory.loops_gaps_most: '0.9'",
+       "set memory.loops_gaps_most: 1"},
       {with("500e9", ".inf"), ":3", "'.inf'", "memory.bandwidth:"},
       {with("500e9", "0"), ":3", "'0'", "memory.bandwidth:"},
       {with("512", "{value: 512, source: {a: b}}"), ":3", "source is a group", "colon"},

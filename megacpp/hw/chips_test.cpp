@@ -133,6 +133,15 @@ TEST(ChipsTest, ALaneWithKernelsOfItsOwnHasItsOwnRates) {
         << fact.name << " is another lane's";
 }
 
+// On GPUs all that a file has of compiled steps is of unrolled blocks but for this.
+TEST(ChipsTest, OfGpusTheGapsOfStepsInLoopsAreKeptApart) {
+  for (const Chip& chip : chips()) {
+    const bool is_gpu = chip.kind == ChipKind::gpu;
+    EXPECT_EQ(chip.loops_gaps_most > 0, is_gpu) << chip.name;
+    EXPECT_EQ(chip.loops_gaps_most > chip.gaps_most, is_gpu) << chip.name;
+  }
+}
+
 TEST(ChipsTest, TheLimitOfV6eIsTheCompilers) {
   const Chip v6e = find_chip("v6e", ChipPlaces{});
   EXPECT_EQ(v6e.usable_bytes, 33'546'039'296);

@@ -2,6 +2,7 @@
 #include "megacpp/launch/assumptions.h"
 
 #include "megacpp/launch/build.h"
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/chip_settings.h"
 
 namespace megacpp::launch {
@@ -13,13 +14,6 @@ hw::Slice slice_named(const std::string& name, std::string_view backend) {
   return slice;
 }
 
-fit::Lane lane_on(const hw::Slice& slice, const recipe::Recipe& recipe) {
-  const runtime::Backend& backend = runtime::backend_on(slice.chip.kind, recipe.backend);
-  return {.backend = backend.name,
-          .hardware = slice.chip.name,
-          .placement = backend.placement ? backend.placement(recipe) : ""};
-}
-
 namespace {
 
 // Whether blocks are loops is the plugin's matter where the recipe leaves it open: that of the hardware, which a launch
@@ -29,7 +23,32 @@ recipe::Recipe with_plugin_for(hw::ChipKind kind, recipe::Recipe recipe) {
   return recipe;
 }
 
+// On GPUs a step in loops and an unrolled one reserve and take so different amounts that neither says anything of the
+// other.
+std::string loops_on(hw::ChipKind kind, const runtime::Backend& backend, const recipe::Recipe& recipe) {
+  if (kind != hw::ChipKind::gpu || !backend.emits_stablehlo) return "";
+  return recipe::has_block_loops(with_plugin_for(kind, recipe)) ? "on" : "off";
+}
+
+// Only a compiler that places buffers itself leaves gaps that no plan knows of.
+void set_gaps(hw::Chip& chip, const runtime::Backend& backend, const fit::Lane& lane) {
+  if (!backend.emits_stablehlo) {
+    chip.gaps_most = 1;
+    chip.reserved_per_kept = 0;
+  } else if (lane.loops == "on" && chip.loops_gaps_most > 0) {
+    chip.gaps_most = chip.loops_gaps_most;
+  }
+}
+
 }  // namespace
+
+fit::Lane lane_on(const hw::Slice& slice, const recipe::Recipe& recipe) {
+  const runtime::Backend& backend = runtime::backend_on(slice.chip.kind, recipe.backend);
+  return {.backend = backend.name,
+          .hardware = slice.chip.name,
+          .placement = backend.placement ? backend.placement(recipe) : "",
+          .loops = loops_on(slice.chip.kind, backend, recipe)};
+}
 
 fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHardware hardware, UsersCatalog& catalog,
                                  const runtime::TargetMesh& mesh) {
@@ -50,13 +69,9 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
       .limits = recipe::chip_limits(recipe.hardware, devices),
       .build = {}};
   assumptions.slice.chip = hw::rates_by(assumptions.slice.chip, backend.name);
-  // Only a compiler that places buffers itself leaves gaps that no plan knows of.
-  if (!backend.emits_stablehlo) {
-    assumptions.slice.chip.gaps_most = 1;
-    assumptions.slice.chip.reserved_per_kept = 0;
-  }
   assumptions.build = build_of(recipe, assumptions.slice);
   assumptions.lane = lane_on(assumptions.slice, recipe);
+  set_gaps(assumptions.slice.chip, backend, assumptions.lane);
   catalog.use([&](const catalog::Catalog& open) {
     const std::string lane = fit::to_text(assumptions.lane);
     assumptions.peaks = open.samples(lane, catalog::kPeakBytes, assumptions.build);

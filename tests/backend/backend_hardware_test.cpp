@@ -88,6 +88,46 @@ TEST(BackendHardwareTest, LanesOfOneBackendDifferByWhoPlacesCollectives) {
             "cpu host");
 }
 
+// Steps in loops and unrolled ones differ there, and a plan without the plugin is of what runs with it.
+TEST(BackendHardwareTest, LanesOfXlaOnGpusDifferByLoops) {
+  const hw::Slice slice = hw::parse_target("h200:1");
+  const auto lane = [&](const std::vector<std::string>& settings) {
+    return fit::to_text(launch::lane_on(slice, test_recipe(settings)));
+  };
+  EXPECT_EQ(lane({"backend=xla"}), "xla h200 placement=megacpp loops=off");
+  EXPECT_EQ(lane({"backend=xla", "xla.plugin=cuda"}), "xla h200 placement=megacpp loops=off");
+  EXPECT_EQ(lane({"backend=xla", "xla.loops=on"}), "xla h200 placement=megacpp loops=on");
+  EXPECT_EQ(lane({"backend=xla", "xla.loops=on", "model.depth=2"}), "xla h200 placement=megacpp loops=off")
+      << "no block repeats";
+  EXPECT_EQ(lane({"backend=cuda", "xla.loops=on"}), "cuda h200");
+}
+
+// What the chip's file says of compiled steps was measured with blocks unrolled.
+TEST(BackendHardwareTest, OfStepsInLoopsOnAGpuLessIsKnown) {
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  const auto estimate = [&](const char* hardware, const std::vector<std::string>& settings) {
+    const recipe::Recipe recipe = test_recipe(settings);
+    return fit::make_estimate(recipe, launch::assumptions_for(recipe, hw::parse_target(hardware), none));
+  };
+  const hw::Chip h200 = hw::parse_target("h200:1").chip;
+  const fit::Estimate unrolled = estimate("h200:1", {"backend=xla", "train.precision=bf16"});
+  const fit::Estimate looped = estimate("h200:1", {"backend=xla", "train.precision=bf16", "xla.loops=on"});
+  EXPECT_EQ(unrolled.fit.worst().gaps_most, h200.gaps_most);
+  EXPECT_EQ(looped.fit.worst().gaps_most, h200.loops_gaps_most);
+  EXPECT_TRUE(unrolled.time.range.most.has_value());
+  EXPECT_FALSE(unrolled.time.range.is_of_loops);
+  EXPECT_EQ(looped.time.range.most, std::nullopt);
+  EXPECT_EQ(looped.time.range.least, looped.time.limit);
+  EXPECT_TRUE(looped.time.range.is_of_loops);
+  const fit::Estimate by_cuda = estimate("h200:1", {"backend=cuda", "train.precision=bf16", "xla.loops=on"});
+  EXPECT_EQ(by_cuda.fit.worst().gaps_most, 1);
+  EXPECT_TRUE(by_cuda.time.range.most.has_value());
+  const fit::Estimate on_h100 = estimate("h100:1", {"backend=xla", "train.precision=bf16", "xla.loops=on"});
+  EXPECT_FALSE(on_h100.time.range.is_of_loops) << "no whole step was measured there at all";
+  const fit::Estimate on_tpu = estimate("v6e:1x1", {"train.precision=bf16", "xla.loops=on"});
+  EXPECT_EQ(on_tpu.fit.worst().gaps_most, hw::parse_target("v6e:1x1").chip.gaps_most);
+}
+
 TEST(BackendHardwareTest, DevicesThatNobodyDescribesHaveNoLimitAndNoRates) {
   const runtime::Backend& xla = runtime::backend_named("xla");
   const recipe::Recipe cuda = test_recipe({"backend=xla", "xla.plugin=cuda", "layout.data_parallel=2"});
