@@ -2,9 +2,12 @@
 #include "megacpp/emit/outline.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
+#include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -17,6 +20,15 @@ namespace {
 
 // Attributes that only tell people where a node comes from.
 bool is_remark(const std::string& name) { return name == "cause"; }
+
+// Results have the elements of the operand: what is read through them is the operand.
+constexpr std::array<std::string_view, 4> kSameElements = {"convert", "reshape", "slice", "transpose"};
+// Each element is made of a run of positions, which no fusion that reads it goes through again.
+constexpr std::array<std::string_view, 2> kOverPositions = {"causal_conv", "linear_recurrence"};
+
+bool is_one_of(std::span<const std::string_view> names, const ir::Node& node) {
+  return std::ranges::find(names, node.op) != names.end();
+}
 
 std::string text_of(const ir::Attr& attr) {
   return std::visit(
@@ -124,7 +136,8 @@ class Outliner {
         if (number(n, piece.is_return) && is_costly(graph_.nodes()[n])) piece.recomputes = true;
   }
 
-  // Whether the node, or what makes one of its operands, computes again what an earlier piece has computed.
+  // Whether the node, or what makes one of its operands, computes again what an earlier piece has computed. What only
+  // has the elements of such a value in another order or dtype counts as it.
   bool number(size_t n, bool is_return) {
     const ir::Node& node = graph_.nodes()[n];
     const auto of_operand = [](const std::vector<bool>& what) {
@@ -133,17 +146,18 @@ class Outliner {
     const size_t first = firsts_.emplace(expression(node), n).first->second;
     const bool is_constant = std::ranges::all_of(node.operands, of_operand(is_constant_));
     const bool is_again = is_return && piece_of_[first] != piece_of_[n] && !is_constant;
+    const bool reads_again = std::ranges::any_of(node.operands, of_operand(is_again_));
     for (size_t r = 0; r < node.results.size(); ++r) {
       numbers_[node.results[r].index] = numbers_[graph_.nodes()[first].results[r].index];
       is_constant_[node.results[r].index] = is_constant;
-      is_again_[node.results[r].index] = is_again;
+      is_again_[node.results[r].index] = is_again || (reads_again && is_one_of(kSameElements, node));
     }
-    return is_again || std::ranges::any_of(node.operands, of_operand(is_again_));
+    return is_again || reads_again;
   }
 
   static bool is_costly(const ir::Node& node) {
     const ops::OpDef& op = ops::op_def(node.op);
-    return op.work != ops::Work::traffic || op.is_collective;
+    return op.work != ops::Work::traffic || op.is_collective || is_one_of(kOverPositions, node);
   }
 
   std::string expression(const ir::Node& node) const {

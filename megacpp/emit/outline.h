@@ -21,7 +21,8 @@ struct Piece {
   size_t kind = 0;
   bool is_repeated = false;  // whether its kind has more than one piece
   bool is_return = false;    // an earlier piece is of the same block: this is its backward pass
-  /// Of such a one: products or collectives, or what these read, compute again what an earlier piece has computed.
+  /// Of such a one: products, collectives, convolutions or recurrences, or what these read, transposed or converted
+  /// too, compute again what an earlier piece has computed.
   bool recomputes = false;
 };
 

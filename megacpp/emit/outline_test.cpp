@@ -166,6 +166,54 @@ TEST(OutlineTest, ABackwardPassRecomputesWhereProductsNeedWhatItsForwardPassHasC
   EXPECT_FALSE(recomputes("neg(%6)", dot("%5, %6"))) << "constants are no work";
 }
 
+// Block, head, the block's backward pass, which makes %3 again, changes it and multiplies by that.
+bool recomputes_through(const std::string& change) {
+  const std::vector<Piece> pieces = outline(ir::parse(fmt::format(R"(graph "m" {{
+  %0 = input() {{dtype="f32", name="x", shape=[3,3]}} : f32[3,3] @batch #batch
+  %1 = input() {{dtype="f32", name="w", shape=[3,3]}} : f32[3,3] @block00.A #weight
+  %2 = neg(%1) : f32[3,3] @block00.A
+  %3 = dot(%0, %2) {{lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]}} : f32[3,3] @block00.A
+  %4 = exp(%3) : f32[3,3] @head
+  %5 = neg(%1) : f32[3,3] @block00.A
+  %6 = {} : f32[3,3] @block00.A
+  %7 = dot(%4, %6) {{lhs_batch=[], lhs_contract=[1], rhs_batch=[], rhs_contract=[0]}} : f32[3,3] @block00.A
+  output "y" = %7
+}}
+)",
+                                                                  change)));
+  EXPECT_EQ(pieces.size(), 3U);
+  return pieces[2].recomputes;
+}
+
+TEST(OutlineTest, WhatIsMadeAgainIsSeenThroughItsViews) {
+  EXPECT_TRUE(recomputes_through("transpose(%5) {permutation=[1,0]}"));
+  EXPECT_TRUE(recomputes_through("reshape(%5) {shape=[3,3]}"));
+  EXPECT_TRUE(recomputes_through("slice(%5) {dim=0, size=3, start=0}"));
+  EXPECT_TRUE(recomputes_through("convert(%5) {dtype=\"f32\"}"));
+  EXPECT_FALSE(recomputes_through("add(%5, %4)")) << "a fusion makes it again";
+}
+
+TEST(OutlineTest, ConvolutionsAndRecurrencesAreNotMadeAgainByFusions) {
+  const auto recomputes_of = [](const std::string& node) {
+    const std::vector<Piece> pieces = outline(ir::parse(fmt::format(R"(graph "m" {{
+  %0 = input() {{dtype="f32", name="x", shape=[2,5,3]}} : f32[2,5,3] @batch #batch
+  %1 = input() {{dtype="f32", name="w", shape=[3,4]}} : f32[3,4] @block00.R #weight
+  %2 = {} : f32[2,5,3] @block00.R
+  %3 = exp(%2) : f32[2,5,3] @head
+  %4 = {} : f32[2,5,3] @block00.R
+  %5 = mul(%3, %4) : f32[2,5,3] @block00.R
+  output "y" = %5
+}}
+)",
+                                                                    node, node)));
+    EXPECT_EQ(pieces.size(), 3U);
+    return pieces[2].recomputes;
+  };
+  EXPECT_TRUE(recomputes_of("causal_conv(%0, %1) {reverse=0}"));
+  EXPECT_TRUE(recomputes_of("linear_recurrence(%0, %0) {reverse=0}"));
+  EXPECT_FALSE(recomputes_of("exp(%0)"));
+}
+
 TEST(OutlineTest, AGraphOfInputsHasNoPieces) {
   EXPECT_EQ(outlined_text(R"(graph "m" {
   %0 = input() {dtype="f32", name="x", shape=[3]} : f32[3] @batch #batch

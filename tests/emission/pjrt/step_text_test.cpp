@@ -98,6 +98,16 @@ TEST(StepBarrierTest, UnrolledBackwardPassesStandBehindOneWhereTheyRecompute) {
   EXPECT_GT(barriers({"train.recompute=none"}, true), 0u);
 }
 
+// Where no matrix of a block is trained, no product reads what is made again: its convolution says that there is work.
+TEST(StepBarrierTest, UnrolledBlocksThatOnlyConvolveAgainStandBehindOneToo) {
+  const TextRow row{"",
+                    "nam56r-tiny",
+                    {"model.pattern=R", "train.recompute=selective", "lora.rank=4", "lora.targets=[block00*]"},
+                    {}};
+  const std::string text = step_of(row, 4, Placement::megacpp, {.has_loops = false}).text;
+  EXPECT_GE(count_of(text, "optimization_barrier"), 2u) << "block00, whose matrices are trained, and the others";
+}
+
 const std::vector<std::string> kManyChips = {"layout.data_parallel=32", "layout.tensor_parallel=8", "layout.zero=3",
                                              "train.batch=32"};
 
