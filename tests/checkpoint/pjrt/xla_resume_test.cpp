@@ -10,6 +10,7 @@
 
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/checkpoint/store.h"
+#include "megacpp/recipe/block_loops.h"
 #include "tests/checkpoint/layout_run.h"
 #include "tests/support/command_line.h"
 #include "tests/support/cpu_plugin.h"
@@ -76,6 +77,15 @@ TEST_F(XlaResumeTest, ARunGoesOnInOtherLayoutsAndOnTheOtherBackend) {
                                   {"tensor_parallel=2", xla_backend(Placement::xla)},
                                   {"data_parallel=3 zero=1"},
                                   {"", xla_backend(Placement::megacpp)}},
+                                 kFamiliesInLoops);
+}
+
+// Loops hold the state of like blocks in stacks, unrolled programs each block's by itself; checkpoints hold neither.
+TEST_F(XlaResumeTest, ARunInLoopsGoesOnUnrolledAndBack) {
+  ASSERT_TRUE(recipe::has_block_loops(recipe_in("xla.loops=on", 1, kFamiliesInLoops)));
+  const TemporaryFolder folder;
+  const runtime::Backend xla = xla_backend(Placement::megacpp, folder / "programs");
+  testing_support::train_through({{"xla.loops=on", xla}, {"xla.loops=off", xla}, {"xla.loops=on", xla}},
                                  kFamiliesInLoops);
 }
 
