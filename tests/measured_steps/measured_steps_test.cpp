@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that were measured on other hardware beside their predictions. Rates in chip files were fitted to the tuning
 // rows; the judging rows have had no part in them, and alone say how good predictions are. Which is which a hash says.
+// Rows whose record has it say what the device held at most (`peak_bytes`): of xla to a hundredth of a GiB, of cuda to
+// the byte.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,10 +40,17 @@ struct StepBounds {
 const std::map<std::string, StepBounds> kBounds = {{"xla", {.tuned = 0.05, .median = 0.10, .worst = 0.30}},
                                                    {"cuda", {.tuned = 0.08, .median = 0.10, .worst = 0.15}}};
 
+/// Our kernels ran in what was planned, to the byte (planned_bytes of the records). Plans need less by now, mostly
+/// since the loss reads logits in bf16: nam52-1b 4.2 %, nam56r-1b 2.9 %, the dense and the hybrid 0.8 and 0.7 %. A plan
+/// that is further below is of another program than the one that was timed: measure it again. None may need more.
+constexpr double kSavedSince = 0.05;
+
 struct Row {
   std::string name, split, backend;
-  double measured = 0;  // seconds
+  double measured = 0;                // seconds
+  std::optional<int64_t> peak_bytes;  // measured; absent: not recorded
   StepTime predicted;
+  ChipGroup chip;
 
   double error() const { return predicted.seconds() / measured - 1; }
 };
@@ -66,7 +76,10 @@ Row predict(const std::string& line) {
   row.split = text(json["split"]);
   EXPECT_EQ(row.split, testing_support::split_of(measurement)) << row.name;
   row.measured = json["seconds"].get<double>();
-  row.predicted = make_estimate(recipe, assumptions, FitVerdict::close).time;
+  if (json.contains("peak_bytes")) row.peak_bytes = json["peak_bytes"].get<int64_t>();
+  const Estimate estimate = make_estimate(recipe, assumptions, FitVerdict::close);
+  row.predicted = estimate.time;
+  row.chip = estimate.fit.worst();
   return row;
 }
 
@@ -81,6 +94,26 @@ double median(std::vector<double> values) {
   std::ranges::sort(values);
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// What XLA reserves is at most what a verdict of `fits` counts with; our kernels take what is planned.
+TEST(MeasuredStepsTest, TookNoMoreThanPlansAllowFor) {
+  std::map<std::string, size_t> recorded;  // by backend
+  for (const Row& row : rows()) {
+    if (!row.peak_bytes) continue;
+    ++recorded[row.backend];
+    const double peak = static_cast<double>(*row.peak_bytes), planned = static_cast<double>(row.chip.needed());
+    fmt::print("{:4} {}: {:.2f} GiB planned, {:.2f} GiB measured, {:.3f} of it\n", row.backend, row.name,
+               planned / 0x1p30, peak / 0x1p30, peak / planned);
+    if (row.backend == "cuda") {
+      EXPECT_LE(planned, peak) << row.name;
+      EXPECT_GE(planned, (1 - kSavedSince) * peak) << row.name;
+    } else {
+      EXPECT_GT(row.chip.gaps_most, 1) << row.name;
+      EXPECT_LE(*row.peak_bytes, row.chip.most_needed()) << row.name;
+    }
+  }
+  EXPECT_EQ(recorded, (std::map<std::string, size_t>{{"cuda", 4}, {"xla", 5}}));
 }
 
 // Lanes of one chip reach different rates, so each is judged by itself.
