@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that were measured on other hardware beside their predictions. Rates in chip files were fitted to the tuning
 // rows; the judging rows have had no part in them, and alone say how good predictions are. Which is which a hash says.
-// Rows whose record has it say what the device held at most (`peak_bytes`): of xla to a hundredth of a GiB, of cuda to
-// the byte.
+// What a row was recorded with is hashed; levels that it left to planning stand beside it as they ran
+// (`left_to_planning`), so that planner and chip files cannot change what a row is of: among its settings they would
+// make another split of it (nam56r-1b on cuda would move from judging to tuning). Rows whose record has it say what the
+// device held at most (`peak_bytes`): of xla to a hundredth of a GiB, of cuda to the byte.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,6 +24,7 @@
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/recipe/recompute.h"
 #include "tests/support/blind_split.h"
 
 namespace megacpp::fit {
@@ -66,7 +69,11 @@ Row predict(const std::string& line) {
   for (const base::Json& setting : json["set"]) measurement.settings.push_back(text(setting));
   std::vector<std::string> settings = measurement.settings;
   settings.push_back("backend=" + measurement.backend);
+  for (const base::Json& setting : json.value("left_to_planning", base::Json::array()))
+    settings.push_back(text(setting));
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/" + text(json["recipe"]), settings);
+  for (const char letter : recipe::recompute_letters(recipe.model))
+    EXPECT_NE(recipe::recompute_level(recipe, letter), recipe::kAutoRecompute) << text(json["name"]);
   launch::UsersCatalog none({.none = true}, catalog::Access::read);
   const Assumptions assumptions =
       launch::assumptions_for(recipe, launch::slice_named(text(json["hardware"]), recipe.backend), none);
