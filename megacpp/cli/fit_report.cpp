@@ -248,7 +248,7 @@ std::string close_note(const FitAnswer& answer) {
       most = std::max(most, answer.search.found[i].fit.worst().gaps_most);
   if (most == 1) return {};
   std::string text = fmt::format(
-      "close: a compiler leaves gaps between buffers (up to {:.2f} times as much was seen): {}, for the "
+      "close: a compiler may leave gaps between buffers (up to {:.2f} times as much): {}, for the "
       "fastest of them --confirm",
       most, fit::deciding_command(answer.slice));
   if (const std::optional<size_t> faster = answer.faster_close())

@@ -48,6 +48,12 @@ double activation_bytes(const memory::MemoryPlan& plan) {
 
 std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
 
+/// Of a step with it over one without: less than a percent of gain is no more than runs differ by.
+std::string speed_text(double speed) {
+  if (speed < 1) return percent(1 - speed) + " slower";
+  return speed < 1.01 ? "as fast" : percent(speed - 1) + " faster";
+}
+
 /// What was measured of selective recompute for steps like these; a chip's file speaks of steps that XLA compiled.
 struct Measured {
   bool is_free = false;
@@ -61,10 +67,10 @@ std::optional<Measured> measured_for(const Recipe& recipe, char letter, const As
   const hw::Fact* fact = chip.fact("recompute.selective_speed." + recipe.train.precision);
   if (fact == nullptr) return std::nullopt;
   const auto& [speed, memory] = chip.selective_recompute.at(recipe.train.precision);
-  const std::string time = speed < 1 ? percent(1 - speed) + " slower" : percent(speed - 1) + " faster";
   const std::string kept = memory > 0 && memory < 1 ? " and keeps " + percent(1 - memory) + " less" : "";
   const std::string date = fact->date.empty() ? "" : ", " + fact->date;
-  return Measured{speed >= 1, fmt::format("measured: a step is {}{}; {}{}", time, kept, fact->source, date)};
+  return Measured{speed >= 1,
+                  fmt::format("measured: a step is {}{}; {}{}", speed_text(speed), kept, fact->source, date)};
 }
 
 std::string reason_of(AutoRecompute::Need need) {

@@ -99,7 +99,7 @@ struct Chip {
   int64_t alignment = 1;                  // of an allocation
   int64_t code_bytes_least = 0;           // of a compiled training step, which is in the same memory
   int64_t code_bytes_most = 0;
-  double gaps_most = 1;        // what XLA reserved for a training step, at most, over its planned peak
+  double gaps_most = 1;        // what XLA may reserve for a training step, at most, over its planned peak
   double loops_gaps_most = 0;  // the same with blocks in loops, where gaps_most is of unrolled ones; 0: no other
   // Bytes that XLA reserves for a step in loops over blocks, for one that the plan has (fit/reserved_bytes); 0: not
   // known
