@@ -49,7 +49,7 @@ Decision if_arithmetic_is_cheap(const Compilation& run) {
   if (run.target.ops_per_byte <= 0)
     return Decision::no("the backend " + run.target.name +
                         " keeps values in less time than it takes to make them again");
-  return if_we_run_clusters(run);
+  return if_we_schedule(run);
 }
 
 Decision if_parts_run_at_full_rate(const Compilation& run) {

@@ -501,6 +501,20 @@ TEST(ConvertOnceTest, CompilersThatScheduleOrFuseByThemselvesGetTheConversions) 
     EXPECT_FALSE(compile_training(half_precision(2), target).stages[0].has(ProgramKind::convert_weights));
 }
 
+// Of a compiler that places buffers and makes elementwise values again: its plan does not keep them either.
+TEST(RecomputeCheapTest, IsPlannedForACompilerWhoseFusionsDoIt) {
+  schedule::Target keeping = plain_target();
+  keeping.places_itself = true;
+  schedule::Target making = keeping;
+  making.ops_per_byte = 2;
+  const auto bytes_for = [](const schedule::Target& target) {
+    return compile_training(half_precision(1), target).stages[0].memory.total_bytes;
+  };
+  EXPECT_LT(bytes_for(making), bytes_for(keeping));
+  making.schedules_itself = true;
+  EXPECT_NO_THROW(compile_training(half_precision(1), making)) << "gets its programs as they are";
+}
+
 // Every optimizer, on one chip and on several: the state of each is in one memory or the other, and replaced in place.
 TEST(OffloadTest, StateIsPlannedInTheHostsMemoryAndStreamedInTheUpdateAlone) {
   schedule::Target target = testing_support::plain_target();

@@ -98,7 +98,8 @@ std::optional<XlaForms> xla_forms(const Assumptions& assumptions, hw::ChipKind k
   const bool divides = assumptions.lane.placement == "xla";
   const bool is_program_of_one_chip = !divides || assumptions.slice.devices() == 1;
   return XlaForms{.has_calls = kind == hw::ChipKind::gpu && assumptions.fused_attention && is_program_of_one_chip,
-                  .has_loops = !divides};
+                  .has_loops = !divides,
+                  .fuses_across_passes = assumptions.lane.loops == "off"};
 }
 
 }  // namespace

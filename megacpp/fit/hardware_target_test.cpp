@@ -102,5 +102,14 @@ TEST(HardwareTargetTest, AssumptionsSayWhatXlaIsGiven) {
   }
 }
 
+TEST(HardwareTargetTest, OnlyFusionsOfUnrolledBlocksMakeValuesOfTheForwardPassAgain) {
+  Assumptions assumptions = testing_support::test_assumptions("h100:1");
+  assumptions.compiled_by_xla = true;
+  for (const char* loops : {"off", "on", ""}) {
+    assumptions.lane.loops = loops;
+    EXPECT_EQ(target_on(assumptions).ops_per_byte > 0, std::string(loops) == "off") << loops;
+  }
+}
+
 }  // namespace
 }  // namespace megacpp::fit

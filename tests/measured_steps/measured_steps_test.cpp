@@ -47,6 +47,8 @@ const std::map<std::string, StepBounds> kBounds = {{"xla", {.tuned = 0.05, .medi
 /// since the loss reads logits in bf16: nam52-1b 4.2 %, nam56r-1b 2.9 %, the dense and the hybrid 0.8 and 0.7 %. A plan
 /// that is further below is of another program than the one that was timed: measure it again. None may need more.
 constexpr double kSavedSince = 0.05;
+// How far XLA's unrolled steps on GPUs may be from their plans, which is more than they were: 12 % at most.
+constexpr double kXlaPeak = 0.15;
 
 struct Row {
   std::string name, split, backend;
@@ -118,6 +120,7 @@ TEST(MeasuredStepsTest, TookNoMoreThanPlansAllowFor) {
     } else {
       EXPECT_GT(row.chip.gaps_most, 1) << row.name;
       EXPECT_LE(*row.peak_bytes, row.chip.most_needed()) << row.name;
+      EXPECT_NEAR(peak / planned, 1, kXlaPeak) << row.name;
     }
   }
   EXPECT_EQ(recorded, (std::map<std::string, size_t>{{"cuda", 4}, {"xla", 5}}));
