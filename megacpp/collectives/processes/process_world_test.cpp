@@ -183,8 +183,6 @@ TEST(ProcessWorldTest, AProcessThatEndsBeforeItsBuffersWereReadIsNamed) {
 
 // Its process lives, and what it sends from cannot be read: as of a kernel that lacks memory, or buffers that are gone.
 TEST(ProcessWorldTest, AProcessThatCannotBeReadIsNotSaidToBeGone) {
-  const auto worlds = testing_support::process_worlds(one_chip_each(2));
-  ASSERT_EQ(worlds[0]->path_of_tensors(), "memory read");
   constexpr size_t kBytes = 8 * sizeof(float);
   void* const nowhere = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(nowhere, MAP_FAILED);
@@ -192,6 +190,8 @@ TEST(ProcessWorldTest, AProcessThatCannotBeReadIsNotSaidToBeGone) {
   const Call recv = {
       .kind = Kind::recv, .peer = 1, .parts = {{.out = buffer.data(), .shape = {8}}}, .where = "stage1.recv"};
   const Call send = {.kind = Kind::send, .peer = 0, .parts = {{.in = nowhere, .shape = {8}}}, .where = "stage0.send"};
+  const auto worlds = testing_support::process_worlds(one_chip_each(2));  // first to go: the send is never finished
+  ASSERT_EQ(worlds[0]->path_of_tensors(), "memory read");
   worlds[1]->communicator(1).start(send, kHostThread);
   const base::Problem problem = problem_of(Code::E3101, [&] { worlds[0]->communicator(0).run(recv, kHostThread); });
   EXPECT_EQ(problem.got,
@@ -205,9 +205,9 @@ TEST(ProcessWorldTest, AChipThatHangsBeforeItFinishesIsNamed) {
   for (const testing_support::Hosts hosts : {testing_support::Hosts::one, testing_support::Hosts::each_own}) {
     ProcessWorld::Options options = one_chip_each(2);
     options.wait_limit = std::chrono::milliseconds(100);
-    const auto worlds = testing_support::process_worlds(options, hosts);
     std::vector<std::vector<float>> buffers(2, std::vector<float>(512, 1.0f));
     std::vector<Call> calls;
+    const auto worlds = testing_support::process_worlds(options, hosts);  // first to go: one call is never finished
     for (const size_t chip : {0, 1})
       calls.push_back(
           sum_of(worlds[chip]->communicator(static_cast<int64_t>(chip)).create_group({0, 1}), buffers[chip]));
