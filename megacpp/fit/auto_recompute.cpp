@@ -61,7 +61,7 @@ struct Measured {
 };
 std::optional<Measured> measured_for(const Recipe& recipe, char letter, const Assumptions& assumptions) {
   const blocks::BlockDef& family = recipe::family_of(recipe.model, letter);
-  if (!assumptions.compiled_by_xla) return std::nullopt;
+  if (!assumptions.compiled_by_xla || assumptions.lane.loops == "on") return std::nullopt;  // measured unrolled
   if (!family.traits(recipe::config_of(recipe.model, letter)).selective_is_cheap) return std::nullopt;
   const hw::Chip& chip = assumptions.slice.chip;
   const hw::Fact* fact = chip.fact("recompute.selective_speed." + recipe.train.precision);

@@ -99,7 +99,8 @@ std::optional<XlaForms> xla_forms(const Assumptions& assumptions, hw::ChipKind k
   const bool is_program_of_one_chip = !divides || assumptions.slice.devices() == 1;
   return XlaForms{.has_calls = kind == hw::ChipKind::gpu && assumptions.fused_attention && is_program_of_one_chip,
                   .has_loops = !divides,
-                  .fuses_across_passes = assumptions.lane.loops == "off"};
+                  // Of several chips nothing was measured, and where weights are gathered again a barrier is between.
+                  .fuses_across_passes = assumptions.lane.loops == "off" && assumptions.slice.devices() == 1};
 }
 
 }  // namespace

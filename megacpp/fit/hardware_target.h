@@ -18,8 +18,8 @@ namespace megacpp::fit {
 struct XlaForms {
   bool has_calls = false;  // of the device's libraries, for composites that they take (emit/custom_call.h)
   bool has_loops = true;   // not where XLA divides programs among chips itself (xla.placement: xla)
-  /// No loop stands between the passes, and its fusions of the backward pass make elementwise values of the forward
-  /// pass again instead of reading them.
+  /// Neither loops nor barriers stand between the passes, and its fusions of the backward pass make elementwise values
+  /// of the forward pass again instead of reading them.
   bool fuses_across_passes = false;
 };
 

@@ -119,6 +119,14 @@ TEST(BackendHardwareTest, OfStepsInLoopsOnAGpuLessIsKnown) {
   EXPECT_EQ(looped.time.range.most, std::nullopt);
   EXPECT_EQ(looped.time.range.least, looped.time.limit);
   EXPECT_TRUE(looped.time.range.is_of_loops);
+  const auto level_of_e = [&](const char* loops) {
+    const std::vector<std::string> settings = {"backend=xla", "train.precision=bf16", loops};
+    const recipe::Recipe dense = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", settings);
+    const auto assumptions = launch::assumptions_for(dense, hw::parse_target("h200:1"), none);
+    return recipe::recompute_level(fit::make_estimate(dense, assumptions).recipe, 'E');
+  };
+  EXPECT_EQ(level_of_e("xla.loops=auto"), "selective") << "which costs no time";
+  EXPECT_EQ(level_of_e("xla.loops=on"), "none");
   const fit::Estimate by_cuda = estimate("h200:1", {"backend=cuda", "train.precision=bf16", "xla.loops=on"});
   EXPECT_EQ(by_cuda.fit.worst().gaps_most, 1);
   EXPECT_TRUE(by_cuda.time.range.most.has_value());
