@@ -8,9 +8,6 @@
 namespace megacpp::fit {
 namespace {
 
-// As many as backend cuda takes for the same cards: what XLA weighs is not known.
-constexpr double kOpsPerByte = 2;
-
 bool is_call(const XlaForms& forms, std::string_view op, const ops::NodeView& view) {
   const emit::CustomCall* const call = forms.has_calls ? emit::find_custom_call(op) : nullptr;
   return call != nullptr && call->takes(view);
@@ -58,7 +55,7 @@ schedule::Target hardware_target(const hw::Chip& device, const schedule::Target&
     return runs_by_xla(kernels, forms, op, view);
   };
   target.compiles_loops = xla->has_loops;
-  if (xla->fuses_across_passes) target.ops_per_byte = kOpsPerByte;
+  if (xla->fuses_across_passes) target.ops_per_byte = schedule::kGpuOpsPerByte;  // what XLA weighs is not known
   return target;
 }
 

@@ -13,6 +13,11 @@
 
 namespace megacpp::schedule {
 
+/// Target::ops_per_byte of GPUs, whoever makes their kernels. An H200 issues 30e12 instructions a second, a dozen of
+/// them for an exponential and one for a product, and moves 4.8e12 bytes: for the mix of a gate's gradient that is
+/// about two ops for a byte.
+inline constexpr double kGpuOpsPerByte = 2;
+
 struct Target {
   std::string name;
   /// Whether the backend has a kernel for this node. A composite without one is decomposed: a counted fallback.

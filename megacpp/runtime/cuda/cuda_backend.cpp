@@ -32,10 +32,6 @@
 namespace megacpp::runtime::cuda {
 namespace {
 
-// An H200 issues 30e12 instructions a second, a dozen of them for an exponential and one for a product, and moves
-// 4.8e12 bytes: for the mix of a gate's gradient that is about two ops for a byte.
-constexpr double kOpsPerByte = 2;
-
 // With a hidden size of 2048 the product of so many rows has four full waves of 128 x 256 tiles on the 132
 // multiprocessors of an H200, and one that sums over them takes 15 times as long as its f32 sum takes to be read and
 // written back.
@@ -239,7 +235,7 @@ schedule::Target cuda_target(int64_t chips, const collectives::Transport& transp
             return kernel->workspace_bytes ? kernel->workspace_bytes(view) : 0;
           },
           .alignment = kAlignment,
-          .ops_per_byte = kOpsPerByte,
+          .ops_per_byte = schedule::kGpuOpsPerByte,
           .full_rate_rows = kFullRateRows,
           .has_epilogues = true,
           .has_host_memory = true,
