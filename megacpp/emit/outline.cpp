@@ -2,10 +2,8 @@
 #include "megacpp/emit/outline.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -20,15 +18,6 @@ namespace {
 
 // Attributes that only tell people where a node comes from.
 bool is_remark(const std::string& name) { return name == "cause"; }
-
-// Results have the elements of the operand: what is read through them is the operand.
-constexpr std::array<std::string_view, 4> kSameElements = {"convert", "reshape", "slice", "transpose"};
-// Each element is made of a run of positions, which no fusion that reads it goes through again.
-constexpr std::array<std::string_view, 2> kOverPositions = {"causal_conv", "linear_recurrence"};
-
-bool is_one_of(std::span<const std::string_view> names, const ir::Node& node) {
-  return std::ranges::find(names, node.op) != names.end();
-}
 
 std::string text_of(const ir::Attr& attr) {
   return std::visit(
@@ -147,17 +136,18 @@ class Outliner {
     const bool is_constant = std::ranges::all_of(node.operands, of_operand(is_constant_));
     const bool is_again = is_return && piece_of_[first] != piece_of_[n] && !is_constant;
     const bool reads_again = std::ranges::any_of(node.operands, of_operand(is_again_));
+    const bool is_through = reads_again && ops::op_def(node.op).has_operand_elements;
     for (size_t r = 0; r < node.results.size(); ++r) {
       numbers_[node.results[r].index] = numbers_[graph_.nodes()[first].results[r].index];
       is_constant_[node.results[r].index] = is_constant;
-      is_again_[node.results[r].index] = is_again || (reads_again && is_one_of(kSameElements, node));
+      is_again_[node.results[r].index] = is_again || is_through;
     }
     return is_again || reads_again;
   }
 
   static bool is_costly(const ir::Node& node) {
     const ops::OpDef& op = ops::op_def(node.op);
-    return op.work != ops::Work::traffic || op.is_collective || is_one_of(kOverPositions, node);
+    return op.work != ops::Work::traffic || op.is_collective || op.runs_over_positions;
   }
 
   std::string expression(const ir::Node& node) const {

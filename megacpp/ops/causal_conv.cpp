@@ -208,6 +208,7 @@ OpDef causal_conv_def() {
     return Cost{2.0 * static_cast<double>(view.results[0].elements() * view.operands[1].dim(1))};
   };
   def.reference = conv_reference;
+  def.runs_over_positions = true;
   def.stablehlo = hlo_conv;
   def.samples = [] {
     return std::vector<Sample>{

@@ -301,6 +301,7 @@ OpDef convert_def() {
     return std::vector<Sample>{sample("bf16_to_f32", DType::bf16, "f32"), sample("i32_to_f32", DType::i32, "f32"),
                                sample("pred_to_f32", DType::pred, "f32"), sample("f32_to_f32", DType::f32, "f32")};
   };
+  def.has_operand_elements = true;
   return def;
 }
 

@@ -189,6 +189,7 @@ OpDef reshape_def() {
   };
   def.is_view = true;
   def.keeps_order = true;
+  def.has_operand_elements = true;
   return def;
 }
 
@@ -245,6 +246,7 @@ OpDef transpose_def() {
     return std::vector<Sample>{sample({3, 4}, {1, 0}), sample({2, 3, 4}, {0, 2, 1}),
                                sample({2, 3, 4, 2}, {2, 0, 3, 1})};
   };
+  def.has_operand_elements = true;
   return def;
 }
 
@@ -293,6 +295,7 @@ OpDef slice_def() {
     return std::vector<Sample>{sample(0, 1, 2), sample(1, 2, 4), sample(1, 0, 3)};
   };
   def.keeps_order = true;
+  def.has_operand_elements = true;
   return def;
 }
 

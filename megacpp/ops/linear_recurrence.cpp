@@ -119,6 +119,7 @@ OpDef linear_recurrence_def() {
   def.grad = linear_recurrence_cotangents;
   def.cost = [](const NodeView& view) { return Cost{2.0 * static_cast<double>(view.results[0].elements())}; };
   def.reference = reference_linear_recurrence;
+  def.runs_over_positions = true;
   def.may_alias = 1;
   def.stablehlo = write_linear_recurrence;
   def.samples = [] {

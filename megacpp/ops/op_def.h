@@ -222,6 +222,14 @@ struct OpDef {
   /// that gradient still.
   bool keeps_order = false;
 
+  /// The result holds elements of the only operand, none twice and no others, in another order or dtype perhaps: what
+  /// reads it reads that operand. Said of nothing that brings them to another place: chips, or memory of the host.
+  bool has_operand_elements = false;
+
+  /// Primitives of Work::traffic: each element of result 0 is made of products along a run of positions, so that no
+  /// fusion of a compiler that reads it goes through the run again. To compute it again is work, as a product is.
+  bool runs_over_positions = false;
+
   /// The chip's program for this node where factors do not suffice. Returns nothing when they do (see
   /// partition_rule.h).
   std::function<std::vector<PartitionedResult>(PartitionContext&)> partition = {};

@@ -95,6 +95,38 @@ TEST(OpTableTest, EveryPrimitiveThatXlaMayMeetHasAStableHloForm) {
                                             "exchange_sum", "fused", "input", "recv", "send"}));
 }
 
+bool has_only_elements_of_operand(const OpDef& op, const Sample& sample) {
+  std::vector<Tensor> operands = sample_operands(op, sample);
+  if (operands.size() != 1) return false;
+  std::vector<Tensor> results = evaluate_op(op.name, operands, sample.attrs, Rounding::none);
+  if (results.size() != 1) return false;
+  std::ranges::sort(operands[0].data);
+  std::ranges::sort(results[0].data);
+  return std::ranges::includes(operands[0].data, results[0].data);
+}
+
+TEST(OpTableTest, WhatHasTheElementsOfItsOperandSaysSoAndNothingElse) {
+  for (const OpDef& op : all_ops()) {
+    const bool moves = op.is_collective || op.is_host_copy || op.name == "reshard";
+    const bool has_them = !moves && std::ranges::all_of(op.samples(), [&](const Sample& sample) {
+      return has_only_elements_of_operand(op, sample);
+    });
+    EXPECT_EQ(op.has_operand_elements, has_them) << op.name;
+  }
+}
+
+// Of these a fusion that reads them would go through the run again: nothing else in the table tells them apart.
+TEST(OpTableTest, PrimitivesThatRunOverPositionsAreConvolutionsAndRecurrences) {
+  std::set<std::string> runs;
+  for (const OpDef& op : all_ops()) {
+    if (!op.runs_over_positions) continue;
+    runs.insert(op.name);
+    EXPECT_FALSE(op.is_composite()) << op.name << ": its primitives say so";
+    EXPECT_EQ(op.work, Work::traffic) << op.name << ": other work costs anyway";
+  }
+  EXPECT_EQ(runs, (std::set<std::string>{"causal_conv", "linear_recurrence"}));
+}
+
 class OpSampleTest : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Ops, OpSampleTest, testing::ValuesIn(all_cases()), testing_support::sample_case_name<Case>);
 
