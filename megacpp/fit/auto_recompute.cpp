@@ -61,7 +61,8 @@ struct Measured {
 };
 std::optional<Measured> measured_for(const Recipe& recipe, char letter, const Assumptions& assumptions) {
   const blocks::BlockDef& family = recipe::family_of(recipe.model, letter);
-  if (!assumptions.compiled_by_xla || assumptions.lane.loops == "on") return std::nullopt;  // measured unrolled
+  const bool is_unrolled = assumptions.lane.loops != LaneLoops::on;  // as what was measured
+  if (!assumptions.compiled_by_xla || !is_unrolled) return std::nullopt;
   if (!family.traits(recipe::config_of(recipe.model, letter)).selective_is_cheap) return std::nullopt;
   const hw::Chip& chip = assumptions.slice.chip;
   const hw::Fact* fact = chip.fact("recompute.selective_speed." + recipe.train.precision);

@@ -47,7 +47,7 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
                             {.of_parts = estimate.correction, .letters = letter_families(recipe.model)}, hosts);
   if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
-  if (assumptions.lane.loops == "on" && estimate.time.range.most)
+  if (assumptions.lane.loops == LaneLoops::on && estimate.time.range.most)
     estimate.time.range = {.least = estimate.time.limit, .is_of_loops = true};
   estimate.time_correction = catalog::correction_by_others(assumptions.steps, estimate.signature);
   return estimate;
@@ -100,7 +100,7 @@ std::optional<XlaForms> xla_forms(const Assumptions& assumptions, hw::ChipKind k
   return XlaForms{.has_calls = kind == hw::ChipKind::gpu && assumptions.fused_attention && is_program_of_one_chip,
                   .has_loops = !divides,
                   // Of several chips nothing was measured, and where weights are gathered again a barrier is between.
-                  .fuses_across_passes = assumptions.lane.loops == "off" && assumptions.slice.devices() == 1};
+                  .fuses_across_passes = assumptions.lane.loops == LaneLoops::off && assumptions.slice.devices() == 1};
 }
 
 }  // namespace

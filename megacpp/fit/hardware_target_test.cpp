@@ -104,12 +104,12 @@ TEST(HardwareTargetTest, AssumptionsSayWhatXlaIsGiven) {
 
 TEST(HardwareTargetTest, OnlyFusionsOfUnrolledBlocksOnOneGpuMakeValuesOfTheForwardPassAgain) {
   for (const char* hardware : {"h100:1", "h100:2"})
-    for (const char* loops : {"off", "on", ""}) {
+    for (const LaneLoops loops : {LaneLoops::off, LaneLoops::on, LaneLoops::any}) {
       Assumptions assumptions = testing_support::test_assumptions(hardware);
       assumptions.compiled_by_xla = true;
       assumptions.lane.loops = loops;
-      const bool is_measured = std::string(loops) == "off" && std::string(hardware) == "h100:1";
-      EXPECT_EQ(target_on(assumptions).ops_per_byte > 0, is_measured) << hardware << " " << loops;
+      const bool is_measured = loops == LaneLoops::off && std::string(hardware) == "h100:1";
+      EXPECT_EQ(target_on(assumptions).ops_per_byte > 0, is_measured) << hardware << " " << loops_name(loops);
     }
 }
 

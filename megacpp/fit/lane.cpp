@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/fit/lane.h"
 
+#include <array>
+
 namespace megacpp::fit {
 
+std::string_view loops_name(LaneLoops loops) {
+  constexpr std::array<std::string_view, 3> kNames = {"", "off", "on"};
+  return kNames.at(static_cast<size_t>(loops));
+}
+
 std::string to_text(const Lane& lane) {
+  const std::string loops(loops_name(lane.loops));
   return lane.backend + " " + lane.hardware + (lane.placement.empty() ? "" : " placement=" + lane.placement) +
-         (lane.loops.empty() ? "" : " loops=" + lane.loops);
+         (loops.empty() ? "" : " loops=" + loops);
 }
 
 }  // namespace megacpp::fit

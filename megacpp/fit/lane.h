@@ -4,15 +4,22 @@
 // it.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace megacpp::fit {
 
+/// Whether blocks are in loops, as it is resolved, where lanes differ by it: with XLA on GPUs.
+enum class LaneLoops : uint8_t { any, off, on };
+/// "off", "on"; empty where lanes do not differ by it.
+std::string_view loops_name(LaneLoops loops);
+
 struct Lane {
-  std::string backend;     // the one that runs there, which need not be the recipe's
-  std::string hardware;    // a chip's name
-  std::string placement;   // who places the collectives; empty: the backend knows one way only
-  std::string loops = {};  // of XLA on GPUs: "on" or "off", as it is resolved; empty elsewhere
+  std::string backend;    // the one that runs there, which need not be the recipe's
+  std::string hardware;   // a chip's name
+  std::string placement;  // who places the collectives; empty: the backend knows one way only
+  LaneLoops loops = LaneLoops::any;
 
   bool operator==(const Lane&) const = default;
 };

@@ -25,9 +25,9 @@ recipe::Recipe with_plugin_for(hw::ChipKind kind, recipe::Recipe recipe) {
 
 // On GPUs a step in loops and an unrolled one reserve and take so different amounts that neither says anything of the
 // other.
-std::string loops_on(hw::ChipKind kind, const runtime::Backend& backend, const recipe::Recipe& recipe) {
-  if (kind != hw::ChipKind::gpu || !backend.emits_stablehlo) return "";
-  return recipe::has_block_loops(with_plugin_for(kind, recipe)) ? "on" : "off";
+fit::LaneLoops loops_on(hw::ChipKind kind, const runtime::Backend& backend, const recipe::Recipe& recipe) {
+  if (kind != hw::ChipKind::gpu || !backend.emits_stablehlo) return fit::LaneLoops::any;
+  return recipe::has_block_loops(with_plugin_for(kind, recipe)) ? fit::LaneLoops::on : fit::LaneLoops::off;
 }
 
 // Only a compiler that places buffers itself leaves gaps that no plan knows of.
@@ -35,7 +35,7 @@ void set_gaps(hw::Chip& chip, const runtime::Backend& backend, const fit::Lane& 
   if (!backend.emits_stablehlo) {
     chip.gaps_most = 1;
     chip.reserved_per_kept = 0;
-  } else if (lane.loops == "on" && chip.loops_gaps_most > 0) {
+  } else if (lane.loops == fit::LaneLoops::on && chip.loops_gaps_most > 0) {
     chip.gaps_most = chip.loops_gaps_most;
   }
 }
