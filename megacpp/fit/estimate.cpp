@@ -46,9 +46,8 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   hosts.keep_snapshot = hosts.keep_snapshot && recipe.checkpoint.saves();
   estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
                             {.of_parts = estimate.correction, .letters = letter_families(recipe.model)}, hosts);
-  if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision);
-  if (assumptions.lane.loops == LaneLoops::on && estimate.time.range.most)
-    estimate.time.range = {.least = estimate.time.limit, .is_of_loops = true};
+  if (assumptions.has_rates)
+    estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision, assumptions.lane.loops);
   estimate.time_correction = catalog::correction_by_others(assumptions.steps, estimate.signature);
   return estimate;
 }

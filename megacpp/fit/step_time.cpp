@@ -201,9 +201,10 @@ void add_waiting_to_limit(StepTime& time) {
   time.limit += time.exposed + bubble;
 }
 
-StepRange range_of(const StepTime& time, const hw::Chip& chip) {
+StepRange range_of(const StepTime& time, const hw::Chip& chip, LaneLoops loops) {
   const hw::Reached& reached = chip.reached;
   if (time.is_limit || time.unpriced_bytes > 0 || reached.step_most == 0) return {.least = time.limit};
+  if (loops == LaneLoops::on) return {.least = time.limit, .is_of_loops = true};
   return {.least = std::max(time.limit, reached.step_least * time.seconds()),
           .most = std::max(time.limit, reached.step_most * time.seconds())};
 }
@@ -224,7 +225,8 @@ std::vector<catalog::Part> parts_of(const StepTime& time) {
   return {{"compute", time.compute}, {"memory", time.memory}, {"links", time.exposed}, {"bubble", time.bubble}};
 }
 
-StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision) {
+StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision,
+                      LaneLoops loops) {
   std::vector<StageWork> stages;
   StepTime slowest;
   double update = 0;
@@ -239,7 +241,7 @@ StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice,
   add_waiting_to_limit(slowest);
   const hw::Chip device = hw::device_of(slice.chip);
   slowest.is_limit = !device.reached.is_known();
-  slowest.range = range_of(slowest, device);
+  slowest.range = range_of(slowest, device, loops);
   const double peak = matrix_rate(device, precision).flops_per_second;
   const double all = peak * static_cast<double>(compiled.mesh.chips());
   if (slowest.seconds() > 0) slowest.mfu = compiled.model_flops / (slowest.seconds() * all);

@@ -14,6 +14,7 @@
 
 #include "megacpp/catalog/records.h"
 #include "megacpp/compile/compile.h"
+#include "megacpp/fit/lane.h"
 #include "megacpp/hw/slice.h"
 
 namespace megacpp::fit {
@@ -77,7 +78,8 @@ struct StepTime {
 std::vector<catalog::Part> parts_of(const StepTime& time);
 
 /// Of the slowest stage of the pipeline. `precision` is that of compute, "bf16" or "f32"; `slice` has as many devices
-/// as the mesh.
-StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision);
+/// as the mesh. `loops` are the lane's, for the range alone.
+StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision,
+                      LaneLoops loops = LaneLoops::any);
 
 }  // namespace megacpp::fit

@@ -149,6 +149,11 @@ TEST(StepTimeTest, APredictionHasALimitAndARange) {
   const StepTime bounded = predict_step(compiled, slice, "f32");
   EXPECT_DOUBLE_EQ(bounded.range.least, 12);
   EXPECT_DOUBLE_EQ(bounded.range.most.value(), 24);
+  const StepTime in_loops = predict_step(compiled, slice, "f32", LaneLoops::on);
+  EXPECT_DOUBLE_EQ(in_loops.range.least, 8);
+  EXPECT_EQ(in_loops.range.most, std::nullopt);
+  EXPECT_TRUE(in_loops.range.is_of_loops) << "steps were measured unrolled";
+  EXPECT_EQ(predict_step(compiled, slice, "f32", LaneLoops::off).range.most, bounded.range.most);
   slice.chip.reached.step_least = 0.25;
   EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").range.least, 8) << "never below the limit";
 }
