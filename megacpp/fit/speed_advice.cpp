@@ -29,16 +29,9 @@ std::string for_axes(const std::string& axes, const plan::Plan& plan) {
   return "give each chip more tokens (train.batch, or train.micro_steps), or lower layout.data_parallel";
 }
 
-// What no collective is waited for is copies from and to the host.
-double exposed_copies(const StepTime& time) {
-  double seconds = time.exposed;
-  for (const LinkTime& link : time.links) seconds -= link.exposed;
-  return seconds;
-}
-
 std::string for_links(const StepTime& time, const plan::Plan& plan) {
   const auto worst = std::ranges::max_element(time.links, {}, &LinkTime::exposed);
-  if (worst == time.links.end() || exposed_copies(time) > worst->exposed)
+  if (worst == time.links.end() || time.exposed_copies > worst->exposed)
     return "Most of the waiting is for copies from and to the host: offload less (layout.offload, "
            "layout.offload_blocks), recompute instead (train.recompute), or raise train.micro_steps where state is "
            "offloaded.";

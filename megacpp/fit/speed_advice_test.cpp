@@ -24,9 +24,9 @@ TEST(SpeedAdviceTest, NamesTheKeysOfTheRegime) {
       {"train.batch", speed_advice({.memory = 1}, {}, plain)},
       {"train.micro_steps", speed_advice({.bubble = 1}, {}, plain)},
       {"over model.0+model.1: lower layout.tensor_parallel", speed_advice(waits_for_model, {}, plain)},
-      {"copies from and to the host: offload less", speed_advice({.exposed = 2}, {}, plain)},
+      {"copies from and to the host: offload less", speed_advice({.exposed = 2, .exposed_copies = 2}, {}, plain)},
       {"copies from and to the host",
-       speed_advice({.exposed = 2, .links = {{.axes = "data", .exposed = 0.5}}}, {}, plain)},
+       speed_advice({.exposed = 2, .exposed_copies = 1.5, .links = {{.axes = "data", .exposed = 0.5}}}, {}, plain)},
       {"layout.zero: 2", speed_advice(waits_for_data, zero3, plain)},
       {"lower layout.data_parallel", speed_advice(waits_for_data, {}, plain)},
   };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/fit/step_basis.h"
 
+#include <array>
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "megacpp/base/human_seconds.h"
@@ -30,6 +33,14 @@ std::string missing_rates(const hw::Chip& chip, const recipe::Recipe& recipe) {
   return text;
 }
 
+std::string_view why_open(OpenEnd open) {
+  constexpr std::array<std::string_view, 3> kWhy = {
+      "nobody measured: no whole step was run there",
+      "nobody measured: whole steps were run there with blocks unrolled, not in loops (xla.loops)",
+      "is not known: the steps that ranges are taken from waited for no copies from and to the host (layout.offload)"};
+  return kWhy.at(static_cast<size_t>(open));
+}
+
 }  // namespace
 
 std::string basis_of_times(const hw::Chip& chip, const recipe::Recipe& recipe) {
@@ -50,14 +61,8 @@ std::string range_text(const StepTime& time, const hw::Chip& chip) {
         "file of {} has no link {}.",
         limit, memory::human_bytes(time.unpriced_bytes), chip.name, kHostLink);
   if (time.is_limit || chip.kind == hw::ChipKind::host) return fmt::format("The roofline is {}.", limit);
-  if (time.range.is_of_loops)
-    return fmt::format(
-        "Expected above {}, the roofline; how far above nobody measured: whole steps were run there with blocks "
-        "unrolled, not in loops (xla.loops).",
-        limit);
   if (!time.range.most)
-    return fmt::format("Expected above {}, the roofline; how far above nobody measured: no whole step was run there.",
-                       limit);
+    return fmt::format("Expected above {}, the roofline; how far above {}.", limit, why_open(time.range.open));
   return fmt::format("Expected between {} and {}, as far off as measured steps were ({}); the roofline is {}.",
                      human_seconds(time.range.least), human_seconds(*time.range.most), cited(chip, "reached.step_most"),
                      limit);

@@ -69,10 +69,14 @@ TEST(StepBasisTest, MeasuredStepsGiveARange) {
   EXPECT_EQ(range_text(time, chip),
             "Expected between 3.00 s and 5.00 s, as far off as measured steps were (two models); the roofline is "
             "2.00 s.");
-  const StepTime in_loops{.compute = 4, .limit = 2, .is_limit = false, .range = {.least = 2, .is_of_loops = true}};
+  const StepTime in_loops{.compute = 4, .limit = 2, .is_limit = false, .range = {.least = 2, .open = OpenEnd::loops}};
   EXPECT_EQ(range_text(in_loops, chip),
             "Expected above 2.00 s, the roofline; how far above nobody measured: whole steps were run there with "
             "blocks unrolled, not in loops (xla.loops).");
+  const StepTime waits{.compute = 4, .limit = 2, .is_limit = false, .range = {.least = 2, .open = OpenEnd::copies}};
+  EXPECT_EQ(range_text(waits, chip),
+            "Expected above 2.00 s, the roofline; how far above is not known: the steps that ranges are taken from "
+            "waited for no copies from and to the host (layout.offload).");
 }
 
 }  // namespace

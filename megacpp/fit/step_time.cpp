@@ -142,6 +142,7 @@ class Walk {
   void wait_for_copy(double& now, double moment) {
     const double exposed = std::max(0.0, moment - now);
     time_.exposed += times(exposed);
+    time_.exposed_copies += times(exposed);
     time_.overlapped -= std::min(time_.overlapped, times(exposed));
     now += exposed;
   }
@@ -201,10 +202,10 @@ void add_waiting_to_limit(StepTime& time) {
   time.limit += time.exposed + bubble;
 }
 
-StepRange range_of(const StepTime& time, const hw::Chip& chip, LaneLoops loops) {
+StepRange range_of(const StepTime& time, const hw::Chip& chip, const std::optional<OpenEnd>& open) {
   const hw::Reached& reached = chip.reached;
   if (time.is_limit || time.unpriced_bytes > 0 || reached.step_most == 0) return {.least = time.limit};
-  if (loops == LaneLoops::on) return {.least = time.limit, .is_of_loops = true};
+  if (open) return {.least = time.limit, .open = *open};
   return {.least = std::max(time.limit, reached.step_least * time.seconds()),
           .most = std::max(time.limit, reached.step_most * time.seconds())};
 }
@@ -230,8 +231,11 @@ StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice,
   std::vector<StageWork> stages;
   StepTime slowest;
   double update = 0;
+  std::optional<OpenEnd> open;
+  if (loops == LaneLoops::on) open = OpenEnd::loops;
   for (const compile::StagePrograms& chip : compiled.stages) {
     StageStep step = step_of(compiled, chip, slice);
+    if (!open && step.time.exposed_copies > 0) open = OpenEnd::copies;
     if (step.time.seconds() > slowest.seconds()) slowest = std::move(step.time);
     update = std::max(update, step.update);
     stages.push_back(std::move(step.work));
@@ -241,7 +245,7 @@ StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice,
   add_waiting_to_limit(slowest);
   const hw::Chip device = hw::device_of(slice.chip);
   slowest.is_limit = !device.reached.is_known();
-  slowest.range = range_of(slowest, device, loops);
+  slowest.range = range_of(slowest, device, open);
   const double peak = matrix_rate(device, precision).flops_per_second;
   const double all = peak * static_cast<double>(compiled.mesh.chips());
   if (slowest.seconds() > 0) slowest.mfu = compiled.model_flops / (slowest.seconds() * all);

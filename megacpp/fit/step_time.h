@@ -41,12 +41,19 @@ struct OpTime {
   double limit = 0;    // at peak rates
 };
 
+/// Why nothing bounds a step from above: what steps that were measured on the chip do not tell.
+enum class OpenEnd : uint8_t {
+  no_steps,  // none was
+  loops,     // blocks are in loops, and theirs were unrolled
+  copies,    // it waits for copies from and to the host, and they did not
+};
+
 /// Between which a measured step is expected, in seconds: as far from the prediction as whole steps on the chip were,
 /// and never below the limit.
 struct StepRange {
   double least = 0;
-  std::optional<double> most = {};  // absent: no whole step was measured so on the chip, and nothing bounds it
-  bool is_of_loops = false;         // blocks are in loops, and steps that were measured on the chip had them unrolled
+  std::optional<double> most = {};
+  OpenEnd open = OpenEnd::no_steps;  // where there is no most
 };
 
 enum class StepPart : uint8_t { arithmetic, memory, links, bubble, other };
@@ -57,6 +64,7 @@ struct StepTime {
   double compute = 0;                // seconds in nodes that arithmetic bounds
   double memory = 0;                 // in nodes that memory traffic bounds
   double exposed = 0;                // waiting for collectives, and for copies from and to the host
+  double exposed_copies = 0;         // for the latter: part of it
   double bubble = 0;                 // waiting for other stages of a pipeline
   double other = 0;                  // of a run that was measured: in none of these
   double arithmetic = 0;             // all of it at the chip's peak, whatever bounds the nodes: not part of the sum

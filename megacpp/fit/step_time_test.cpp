@@ -143,6 +143,7 @@ TEST(StepTimeTest, APredictionHasALimitAndARange) {
   EXPECT_DOUBLE_EQ(open.limit, 8);
   EXPECT_DOUBLE_EQ(open.range.least, 8);
   EXPECT_FALSE(open.range.most.has_value()) << "nobody measured a step";
+  EXPECT_EQ(open.range.open, OpenEnd::no_steps);
 
   slice.chip.reached.step_least = 0.75;
   slice.chip.reached.step_most = 1.5;
@@ -152,7 +153,7 @@ TEST(StepTimeTest, APredictionHasALimitAndARange) {
   const StepTime in_loops = predict_step(compiled, slice, "f32", LaneLoops::on);
   EXPECT_DOUBLE_EQ(in_loops.range.least, 8);
   EXPECT_EQ(in_loops.range.most, std::nullopt);
-  EXPECT_TRUE(in_loops.range.is_of_loops) << "steps were measured unrolled";
+  EXPECT_EQ(in_loops.range.open, OpenEnd::loops) << "steps were measured unrolled";
   EXPECT_EQ(predict_step(compiled, slice, "f32", LaneLoops::off).range.most, bounded.range.most);
   slice.chip.reached.step_least = 0.25;
   EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").range.least, 8) << "never below the limit";
@@ -164,6 +165,7 @@ TEST(StepTimeTest, TheLimitWaitsForLinksToo) {
     add_product(b);
   });
   EXPECT_DOUBLE_EQ(time.limit, 8 + 2.5);
+  EXPECT_DOUBLE_EQ(time.exposed_copies, 0) << "of collectives";
 }
 
 TEST(StepTimeTest, ReshapesAndInputsAreFree) {
@@ -315,13 +317,37 @@ TEST(StepTimeTest, CopiesBesideWorkAreHiddenUpToTheRateOfTheirLink) {
   })});
   hw::Slice slice = toys(1);
   slice.chip.links.push_back({.name = kHostLink, .scope = hw::LinkScope::node, .bytes_per_second = 64});
+  slice.chip.reached.products = slice.chip.reached.traffic = 1;
+  slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
   const StepTime hidden = predict_step(compiled, slice, "f32");
   EXPECT_DOUBLE_EQ(hidden.exposed, 0) << "4 s beside 8";
+  EXPECT_DOUBLE_EQ(hidden.range.most.value(), 20);
   EXPECT_DOUBLE_EQ(hidden.overlapped, 8);
   slice.chip.links.back().bytes_per_second = 16;
   const StepTime waiting = predict_step(compiled, slice, "f32");
   EXPECT_DOUBLE_EQ(waiting.exposed, 16) << "16 s beside 8, twice";
+  EXPECT_DOUBLE_EQ(waiting.exposed_copies, 16);
+  EXPECT_DOUBLE_EQ(waiting.range.least, waiting.limit);
+  EXPECT_EQ(waiting.range.most, std::nullopt) << "steps that waited give no range";
+  EXPECT_EQ(waiting.range.open, OpenEnd::copies);
   EXPECT_DOUBLE_EQ(waiting.overlapped, 16);
+}
+
+TEST(StepTimeTest, AStageThatWaitsForCopiesLeavesTheEndOpenWhereAnotherIsSlower) {
+  compile::Compiled compiled = with_a_copy();
+  compiled.stages.push_back(compiled_of({program([](ops::Builder& b) {
+                              add_product(b, "first");
+                              add_product(b, "second");
+                            })}).stages[0]);
+  hw::Slice slice = toys(2);
+  slice.chip.links.push_back({.name = kHostLink, .scope = hw::LinkScope::node, .bytes_per_second = 64});
+  slice.chip.reached.products = slice.chip.reached.traffic = 1;
+  slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
+  const StepTime time = predict_step(compiled, slice, "f32");
+  EXPECT_DOUBLE_EQ(time.seconds(), 16) << "the other stage waits 4 s and computes 8";
+  EXPECT_DOUBLE_EQ(time.exposed_copies, 0);
+  EXPECT_EQ(time.range.most, std::nullopt);
+  EXPECT_EQ(time.range.open, OpenEnd::copies);
 }
 
 // A rate that nobody gave is no rate of infinity: what takes its time unseen is counted, and nothing bounds the step.
