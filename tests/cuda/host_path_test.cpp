@@ -4,108 +4,25 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <map>
-#include <memory>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "megacpp/blocks/parameter.h"
 #include "megacpp/compile/compile.h"
-#include "megacpp/ops/host_copy.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/cuda/upload_ring.h"
-#include "megacpp/train/run_state.h"
-#include "tests/cuda/planned_buffers.h"
 #include "tests/cuda/stand_in_gpu.h"
+#include "tests/cuda/stand_in_run.h"
 #include "tests/support/errors.h"
 
 namespace megacpp::testing_support {
 namespace {
 
-using stand_in_cuda::Kind;
 using stand_in_cuda::Operation;
-
-recipe::Recipe hybrid(const std::vector<std::string>& overrides = {}) {
-  std::vector<std::string> all = {"train.batch=2", "train.sequence=64", "train.micro_steps=2"};
-  all.insert(all.end(), overrides.begin(), overrides.end());
-  return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", all);
-}
-
-/// A recipe compiled for GPUs and loaded on a machine of its own, weights drawn. From then on nothing may be allocated.
-class StandInRun {
- public:
-  explicit StandInRun(const std::vector<std::string>& overrides = {}, bool profile = false)
-      : recipe_(hybrid(overrides)), compiled_(compile_for_gpus(recipe_)) {
-    runtime::LoadOptions options = runtime::load_options(recipe_, compiled_.mesh.chips());
-    options.profile = profile;
-    options.wait_limit = std::chrono::seconds(20);
-    executable_ = runtime::cuda::load(compiled_, options, gpu_.parts());
-    train::RunState(compiled_, *executable_).initialise_weights(1);
-    machine().is_loaded = true;
-    machine().operations.clear();
-  }
-
-  static compile::Compiled compile_for_gpus(const recipe::Recipe& recipe) {
-    const plan::Plan plan = plan::make_plan(recipe);
-    return compile::compile_training(recipe, plan, runtime::cuda::cuda_target(plan.parallel.mesh.chips()));
-  }
-
-  void step(runtime::StepMode mode = runtime::StepMode::plain) {
-    const float rate = 0.5F;
-    executable_->stage_batch("lr", 0, 0, std::as_bytes(std::span(&rate, 1)));
-    executable_->run_step(mode);
-  }
-
-  stand_in_cuda::Machine& machine() const { return gpu_.machine(); }
-  const compile::Compiled& compiled() const { return compiled_; }
-  const std::map<std::string, int>& compiles() const { return gpu_.compiles(); }
-  const compile::StagePrograms& programs() const { return compiled_.programs_of(0); }
-  runtime::Executable& executable() const { return *executable_; }
-
-  /// Where the arena begins: the only memory of exactly its size.
-  uint64_t arena() const {
-    for (const auto& [address, bytes] : machine().allocated)
-      if (static_cast<int64_t>(bytes) == programs().memory.total_bytes) return address;
-    ADD_FAILURE() << "no memory of the planned " << programs().memory.total_bytes << " bytes";
-    return 0;
-  }
-
-  /// What ran since the last call, uploads left out: they are the host's.
-  std::vector<Operation> take_operations() const {
-    std::vector<Operation> taken;
-    std::swap(taken, machine().operations);
-    std::erase_if(taken, [](const Operation& each) { return each.kind == Kind::upload; });
-    return taken;
-  }
-
- private:
-  StandInGpu gpu_;
-  recipe::Recipe recipe_;
-  compile::Compiled compiled_;
-  std::unique_ptr<runtime::Executable> executable_;
-};
-
-void expect_in_planned_buffers(const StandInRun& run, const std::vector<Operation>& operations) {
-  expect_planned_buffers_alone(run.programs(), run.arena(), operations);
-}
-
-std::vector<std::string> texts_of(const std::vector<Operation>& operations) {
-  std::vector<std::string> texts;
-  for (const Operation& operation : operations) {
-    std::string text = std::to_string(static_cast<int>(operation.kind)) + " " + operation.name;
-    for (const stand_in_cuda::Range& range : operation.ranges)
-      text += " " + std::to_string(range.address) + "+" + std::to_string(range.bytes);
-    texts.push_back(std::move(text));
-  }
-  return texts;
-}
 
 TEST(CudaHostPathTest, StepsStayInTheirPlannedBuffersAndTheGraphIsTheStepAsItCame) {
   StandInRun run;
@@ -335,187 +252,6 @@ TEST(CudaHostPathTest, AGraphThatTheDriverRefusesEndsTheStepOfAllChips) {
         problem_of(base::Code::E3204, [&] { run.executable().run_step(runtime::StepMode::plain); });
     EXPECT_EQ(problem.where, call);
   }
-}
-
-// ---- In the host's memory ----
-
-const std::vector<std::string> kOffload = {"layout.offload=optimizer"};
-
-// As many tokens as make activations worth a copy.
-const std::vector<std::string> kOffloadActivations = {"train.batch=8", "train.sequence=128",
-                                                      "layout.offload=activations"};
-
-size_t copies_in(const ir::Graph& graph) {
-  return static_cast<size_t>(
-      std::ranges::count_if(graph.nodes(), [](const ir::Node& node) { return node.op == ops::kCopyStartOp; }));
-}
-
-size_t copies_in_update(const StandInRun& run) {
-  return copies_in(run.programs().find(compile::ProgramKind::update).graph);
-}
-
-size_t moved_by_host(const std::vector<Operation>& operations) {
-  return static_cast<size_t>(std::ranges::count_if(
-      operations, [](const Operation& each) { return each.kind == Kind::upload || each.kind == Kind::download; }));
-}
-
-// Steps that are alike, in planned buffers, as one graph. How many copies a step has between the two memories.
-size_t copies_in_steps_alike(StandInRun& run) {
-  run.executable().run_step(runtime::StepMode::plain);
-  std::vector<Operation> first;
-  std::swap(first, run.machine().operations);
-  expect_in_planned_buffers(run, first);
-  const int waits = run.machine().waits;
-  for (int step = 0; step < 3; ++step) {
-    run.machine().operations.clear();
-    run.executable().run_step(runtime::StepMode::plain);
-    EXPECT_EQ(texts_of(run.machine().operations), texts_of(first));
-  }
-  EXPECT_EQ(run.machine().graphs, 1);
-  EXPECT_EQ(run.machine().waits, waits);
-  EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
-  return moved_by_host(first);
-}
-
-void expect_memories_as_planned(const StandInRun& run) {
-  const memory::MemoryPlan& plan = run.programs().memory;
-  const runtime::ChipMemory memory = run.executable().memory(0);
-  EXPECT_EQ(memory.planned_peak_bytes, plan.total_bytes);
-  EXPECT_EQ(memory.planned_host_bytes, plan.host_bytes);
-  EXPECT_EQ(memory.measured_host_bytes, plan.host_bytes);
-}
-
-void expect_one_graph(StandInRun& run, const std::string& layout) {
-  for (int step = 0; step < 3; ++step) run.executable().run_step(runtime::StepMode::plain);
-  EXPECT_EQ(run.machine().graphs, 1) << layout;
-  EXPECT_EQ(run.machine().breaches, std::vector<std::string>()) << layout;
-}
-
-void expect_checked_and_profiled(const std::vector<std::string>& settings) {
-  StandInRun checked(settings), profiled(settings, true);
-  for (int step = 0; step < 3; ++step) {
-    checked.step(runtime::StepMode::check_values);
-    profiled.step();
-  }
-  EXPECT_GT(profiled.executable().step_parts().value().links, 0);
-  EXPECT_EQ(checked.machine().breaches, std::vector<std::string>());
-  EXPECT_EQ(profiled.machine().breaches, std::vector<std::string>());
-}
-
-TEST(CudaHostPathTest, OffloadedStateStreamsThroughPlannedBuffersInOneGraph) {
-  StandInRun run(kOffload);
-  const size_t copies = copies_in_update(run);
-  EXPECT_GT(copies, 20U);
-  EXPECT_EQ(copies_in_steps_alike(run), copies) << "half of them to the device, half of them back";
-}
-
-TEST(CudaHostPathTest, BothMemoriesAreAsPlanned) {
-  const std::vector<std::string> tokens = {"train.batch=8", "train.sequence=256"};  // more than the ring takes
-  const StandInRun plain(tokens);
-  StandInRun run({tokens[0], tokens[1], kOffload[0]});
-  run.step();
-  const memory::MemoryPlan &before = plain.programs().memory, &after = run.programs().memory;
-  expect_memories_as_planned(run);
-  EXPECT_EQ(before.host_bytes, 0);
-  EXPECT_EQ(after.state_bytes + after.host_bytes, before.state_bytes) << "state is in one of them";
-  EXPECT_LT(after.total_bytes, before.total_bytes);
-}
-
-// Also between virtual chips, whose collectives have streams of their own, and in a pipeline.
-TEST(CudaHostPathTest, OffloadedStateOfManyChipsIsOneGraph) {
-  for (const std::vector<std::string>& layout :
-       {std::vector<std::string>{"layout.data_parallel=2", "layout.zero=1", "layout.offload=optimizer"},
-        std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3", "layout.offload=optimizer"},
-        std::vector<std::string>{"layout.pipeline_parallel=2", "layout.offload=optimizer"}}) {
-    StandInRun run(layout);
-    expect_one_graph(run, layout.front());
-  }
-}
-
-TEST(CudaHostPathTest, OffloadedStateIsZeroAtFirstAndIsWrittenAndReadWhereItIs) {
-  const StandInRun run(kOffload);
-  size_t offloaded = 0;
-  for (const compile::StateTensor& tensor : run.executable().state(0)) {
-    if (tensor.role != ir::Role::optimizer) continue;
-    ++offloaded;
-    const auto bytes = static_cast<size_t>(run.executable().state_bytes(tensor.name, 0).value());
-    std::vector<std::byte> written(bytes, std::byte{0x3D}), read(bytes, std::byte{0xFF});
-    run.executable().read_state(tensor.name, 0, read);
-    EXPECT_EQ(read, std::vector<std::byte>(bytes)) << tensor.name;
-    run.executable().write_state(tensor.name, 0, written);
-    run.executable().read_state(tensor.name, 0, read);
-    EXPECT_EQ(read, written) << tensor.name;
-  }
-  EXPECT_EQ(copies_in_update(run), 2 * offloaded);
-  EXPECT_EQ(run.machine().breaches, std::vector<std::string>());
-}
-
-TEST(CudaHostPathTest, CheckedAndProfiledStepsOfOffloadedStateRunNodeByNode) { expect_checked_and_profiled(kOffload); }
-
-TEST(CudaHostPathTest, OffloadedActivationsStreamThroughPlannedBuffersInOneGraph) {
-  StandInRun run(kOffloadActivations);
-  const size_t copies = copies_in(run.programs().find(compile::ProgramKind::micro_step).graph);
-  EXPECT_GT(copies, 20U);
-  EXPECT_EQ(copies_in_update(run), 0U);
-  EXPECT_EQ(copies_in_steps_alike(run), 2 * copies)
-      << "in both micro-steps, half of them to the device, half of them back";
-}
-
-// Micro-steps have the same bytes of the host one after the other.
-TEST(CudaHostPathTest, BothMemoriesAreAsPlannedWithOffloadedActivations) {
-  const std::vector<std::string> tokens(kOffloadActivations.begin(), kOffloadActivations.end() - 1);
-  const StandInRun plain(tokens);
-  StandInRun run(kOffloadActivations);
-  run.step();
-  const memory::MemoryPlan &before = plain.programs().memory, &after = run.programs().memory;
-  expect_memories_as_planned(run);
-  EXPECT_EQ(after.state_bytes, before.state_bytes) << "state stays";
-  EXPECT_LT(after.total_bytes, before.total_bytes);
-  int64_t stored = 0;
-  for (const ir::Node& node : run.programs().find(compile::ProgramKind::micro_step).graph.nodes())
-    if (ops::is_in_host_memory(node))
-      stored += run.programs().find(compile::ProgramKind::micro_step).graph.type(node.results[0]).bytes();
-  EXPECT_GT(stored, 0);
-  EXPECT_GE(after.host_bytes, stored) << "all of them are there between the passes";
-  EXPECT_LT(after.host_bytes, 2 * stored);
-}
-
-// Between chips whose collectives have streams of their own; in a pipeline as state of the micro-batches in flight,
-// with either form of backward passes, with several parts of the model on a chip, and of chosen blocks; and with state
-// beside them.
-TEST(CudaHostPathTest, OffloadedActivationsOfManyChipsAreOneGraph) {
-  for (const std::vector<std::string>& layout :
-       {std::vector<std::string>{"layout.data_parallel=2", "layout.zero=3"},
-        std::vector<std::string>{"layout.tensor_parallel=2"}, std::vector<std::string>{"layout.pipeline_parallel=2"},
-        std::vector<std::string>{"layout.pipeline_parallel=2", "layout.schedule=interleaved",
-                                 "layout.virtual_stages=2"},
-        std::vector<std::string>{"layout.pipeline_parallel=2", "layout.offload_blocks=[E]"},
-        std::vector<std::string>{"layout.pipeline_parallel=2", "layout.schedule=zero_bubble", "layout.offload=all"}}) {
-    SCOPED_TRACE(layout.back());
-    std::vector<std::string> settings = kOffloadActivations;
-    settings.insert(settings.end(), layout.begin(), layout.end());
-    StandInRun run(settings);
-    size_t copies = 0;
-    for (const compile::Program& program : run.programs().programs)
-      if (program.kind != compile::ProgramKind::update) copies += copies_in(program.graph);
-    EXPECT_GT(copies, 20U) << layout.front();
-    expect_one_graph(run, layout.front());
-  }
-}
-
-TEST(CudaHostPathTest, CheckedAndProfiledStepsOfOffloadedActivationsRunNodeByNode) {
-  expect_checked_and_profiled(kOffloadActivations);
-}
-
-TEST(CudaHostPathTest, AHostThatRefusesPinnedMemoryIsE2005) {
-  const StandInGpu gpu;
-  gpu.machine().answers["cuMemHostAlloc"] = 2;
-  const recipe::Recipe recipe = hybrid(kOffload);
-  const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
-  const base::Problem problem = problem_of(
-      base::Code::E2005, [&] { runtime::cuda::load(compiled, runtime::load_options(recipe, 1), gpu.parts()); });
-  EXPECT_NE(problem.next.find("layout.offload: none"), std::string::npos) << problem.next;
-  EXPECT_EQ(gpu.machine().allocated.size(), 0U);
 }
 
 // ---- What goes wrong ----
