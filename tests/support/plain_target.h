@@ -12,4 +12,10 @@ inline schedule::Target plain_target() {
           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }};
 }
 
+inline schedule::Target target_with_epilogues() {
+  schedule::Target target = plain_target();
+  target.has_epilogues = true;
+  return target;
+}
+
 }  // namespace megacpp::testing_support
