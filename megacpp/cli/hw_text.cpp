@@ -136,8 +136,7 @@ Json chip_json(const hw::Chip& chip) {
                  {"gaps_most", chip.gaps_most},
                  {"loops_gaps_most", measured_or_null(chip.loops_gaps_most)},
                  {"reserved_per_kept", chip.reserved_per_kept},
-                 {"reserved_per_copy", chip.reserved_per_copy},
-                 {"reserved_per_outside", chip.reserved_per_outside},
+                 {"reserved_per_score", chip.reserved_per_score},
                  {"code_base", chip.code_bytes_base},
                  {"code_per_block", chip.code_bytes_per_block}};
   memory["reserved"] = chip.reserved_bytes ? Json(*chip.reserved_bytes) : Json();

@@ -94,12 +94,16 @@ Json arguments_json(const fit::ArgumentBytes& a) {
 Json reserved_json(const std::optional<fit::ReservedBytes>& reserved) {
   if (!reserved) return {};
   return {{"bytes", reserved->total()},
+          {"peak_bytes", reserved->peak},
           {"argument_bytes", reserved->arguments},
           {"kept_bytes", reserved->kept},
+          {"gap_bytes", reserved->gaps},
           {"weight_copy_bytes", reserved->weight_copies},
-          {"iteration_bytes", reserved->iteration},
+          {"outside_weight_bytes", reserved->outside_weights},
           {"gradient_bytes", reserved->gradients},
-          {"outside_bytes", reserved->outside},
+          {"logit_bytes", reserved->logits},
+          {"score_bytes", reserved->scores},
+          {"iteration_bytes", reserved->iteration},
           {"code_bytes", reserved->code},
           {"other_bytes", reserved->other}};
 }

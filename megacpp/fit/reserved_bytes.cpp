@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "megacpp/fit/parameter_bytes.h"
+#include "megacpp/ops/op_def.h"
 #include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/pattern.h"
 #include "megacpp/recipe/recompute.h"
@@ -16,6 +17,7 @@ namespace megacpp::fit {
 namespace {
 
 constexpr const char* kKeepsAll = "none";
+constexpr int64_t kF32Bytes = 4, kBf16Bytes = 2;
 
 // Of the steps that the rule was fitted to. Beyond, attention is a loop over blocks and temporaries weigh more.
 constexpr int64_t kLongestSequence = 4096;
@@ -53,37 +55,29 @@ int64_t role_bytes(const memory::MemoryPlan& plan, ir::Role role) {
   return bytes;
 }
 
-int64_t outside_bytes(const memory::MemoryPlan& plan) {
-  int64_t bytes = role_bytes(plan, ir::Role::collective);
+/// Of blocks, or of what stands outside them.
+int64_t weight_bytes(const memory::MemoryPlan& plan, bool in_blocks) {
+  int64_t bytes = 0;
   for (const memory::Item& item : plan.items)
-    if (item.role == ir::Role::temporary && item.letter.empty()) bytes += item.bytes;
+    if (item.role == ir::Role::weight && item.letter.empty() != in_blocks) bytes += item.bytes;
   return bytes;
 }
 
-/// Weights in bf16, which the plan counts as activations where blocks neither gather nor convert them again: half of
-/// what is stored. Of those outside blocks not all are converted; the chip's factor was fitted to this sum.
-int64_t weight_copy_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, int64_t zero) {
+/// Weights in bf16 that the plan counts as activations: of blocks that neither gather nor convert them again.
+int64_t kept_weight_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, int64_t zero) {
   if (zero == 3) return 0;
   int64_t bytes = 0;
   for (const memory::Item& item : plan.items)
-    if (item.role == ir::Role::weight && (item.letter.empty() || keeps_all(recipe, item.letter[0])))
+    if (item.role == ir::Role::weight && !item.letter.empty() && keeps_all(recipe, item.letter[0]))
       bytes += item.bytes / 2;
-  return std::min(bytes, role_bytes(plan, ir::Role::activation));
+  return bytes;
 }
 
-/// What is kept for the backward pass, without copies of weights.
+/// What blocks keep for the backward pass, without copies of weights.
 int64_t kept_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, int64_t zero) {
-  return role_bytes(plan, ir::Role::activation) - weight_copy_bytes(plan, recipe, zero);
-}
-
-/// The same of blocks alone, none of which recomputes.
-int64_t kept_in_blocks(const memory::MemoryPlan& plan, int64_t zero) {
-  int64_t bytes = 0;
-  for (const memory::Item& item : plan.items) {
-    if (item.letter.empty()) continue;
-    if (item.role == ir::Role::activation) bytes += item.bytes;
-    if (item.role == ir::Role::weight && zero < 3) bytes -= item.bytes / 2;
-  }
+  int64_t bytes = -kept_weight_bytes(plan, recipe, zero);
+  for (const memory::Item& item : plan.items)
+    if (item.role == ir::Role::activation && !item.letter.empty()) bytes += item.bytes;
   return std::max<int64_t>(0, bytes);
 }
 
@@ -104,8 +98,8 @@ int64_t iteration_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& re
   if (!keeps_all(recipe)) {
     // Temporaries of one op would put the peak of so short a program behind blocks whose values it is to show.
     target.workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; };
-    const compile::Compiled compiled = compile::compile_micro_steps(one_iteration(recipe), target);
-    return kept_in_blocks(compiled.stages[0].memory, zero);
+    const recipe::Recipe one = one_iteration(recipe);
+    return kept_bytes(compile::compile_micro_steps(one, target).stages[0].memory, one, zero);
   }
   const auto period = static_cast<double>(recipe::repeated_blocks(recipe.model).period);
   const auto kept = static_cast<double>(kept_bytes(plan, recipe, zero));
@@ -118,7 +112,46 @@ int64_t code_of_blocks(const recipe::Recipe& recipe, const hw::Chip& device) {
   return device.code_bytes_base + device.code_bytes_per_block * (recipe.model.depth - looped);
 }
 
+/// Of the attention with the most: scores have an exponential each.
+double scores_of_one_attention(const ir::Graph& graph) {
+  double scores = 0;
+  for (const ir::Node& node : graph.nodes()) {
+    const ops::OpDef* const op = ops::find_op(node.op);
+    if (op == nullptr || !op->cost) continue;
+    const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
+    scores = std::max(scores, op->cost({operands, results, node.attrs}).exponentials);
+  }
+  return scores;
+}
+
+/// Elements on a chip.
+struct Head {
+  int64_t logits = 0, weight = 0;
+};
+
+Head head_of(const ir::Graph& graph) {
+  for (const ir::Node& node : graph.nodes())
+    if (node.op == "dot" && ir::scope_block(node.scope) == "head")
+      return {graph.type(node.results[0]).elements(), graph.type(node.operands[1]).elements()};
+  return {};
+}
+
 int64_t scaled(double factor, int64_t bytes) { return std::llround(factor * static_cast<double>(bytes)); }
+
+/// What only some parts of a step hold.
+struct Phases {
+  int64_t forward_copies = 0;  // weights in bf16 that are gone behind the forward loop
+  int64_t sums = 0;            // gradients of earlier micro-steps
+  int64_t gradients = 0;       // all of those of this one
+  int64_t head = 0;            // the weight's whole gradient in f32, logits and their gradient
+  int64_t scores = 0;          // in f32 and bf16
+};
+
+int64_t peak_of(const ReservedBytes& reserved, const Phases& phases) {
+  const int64_t always = reserved.arguments + reserved.kept + reserved.weight_copies + reserved.outside_weights;
+  return always + std::max({phases.forward_copies + phases.sums, phases.head + phases.sums,
+                            phases.gradients + phases.scores + reserved.logits});
+}
 
 }  // namespace
 
@@ -127,17 +160,33 @@ std::optional<ReservedBytes> reserved_bytes(const Estimate& estimate, const Assu
   if (!has_rule(estimate, device)) return std::nullopt;
   const recipe::Recipe& recipe = estimate.recipe;
   const schedule::Target target = target_on(assumptions);
-  const memory::MemoryPlan plan = micro_step_memory(estimate.compiled.stages[0], target);
-  const int64_t zero = estimate.plan.layout.zero;
+  const compile::StagePrograms& chip = estimate.compiled.stages[0];
+  const memory::MemoryPlan plan = micro_step_memory(chip, target);
+  const ir::Graph& micro_step = chip.find(compile::ProgramKind::micro_step).graph;
+  const int64_t zero = estimate.plan.layout.zero, kept = kept_bytes(plan, recipe, zero);
+  const int64_t gradients = role_bytes(plan, ir::Role::gradient), converted = weight_bytes(plan, true) / 2;
+  const bool is_split = zero == 3, has_sums = recipe.train.micro_steps > 1;
+  // Converted once for all micro-steps; of one alone, where blocks keep what they read, the forward loop reads them.
+  const int64_t through = is_split || has_sums ? converted : 0;
+  const double scores = scores_of_one_attention(micro_step);
+  const Head head = head_of(micro_step);
   ReservedBytes reserved{
       .arguments = argument_bytes(estimate.worst_memory(), recipe, device).total(),
-      .kept = scaled(device.reserved_per_kept, kept_bytes(plan, recipe, zero)),
-      .weight_copies = scaled(device.reserved_per_copy, weight_copy_bytes(plan, recipe, zero)),
+      .kept = kept,
+      .gaps = scaled(device.reserved_per_kept - 1, kept),
+      .weight_copies = kept_weight_bytes(plan, recipe, zero) + through,
+      .outside_weights = is_split ? 0 : weight_bytes(plan, false),
+      .gradients = has_sums ? 2 * gradients : gradients,
+      .logits = kBf16Bytes * head.logits,
+      .scores = std::llround(device.reserved_per_score * scores),
       .iteration = iteration_bytes(plan, recipe, zero, target),
-      .gradients = role_bytes(plan, ir::Role::gradient),
-      .outside = scaled(device.reserved_per_outside, outside_bytes(plan)),
       .code = code_of_blocks(recipe, device),
   };
+  reserved.peak = peak_of(reserved, {.forward_copies = converted - through,
+                                     .sums = has_sums ? gradients : 0,
+                                     .gradients = gradients,
+                                     .head = kF32Bytes * head.weight + 2 * reserved.logits,
+                                     .scores = std::llround(static_cast<double>(kF32Bytes + kBf16Bytes) * scores)});
   reserved.other = std::max<int64_t>(0, estimate.worst_memory().total_bytes + reserved.code - reserved.total());
   return reserved;
 }

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/recipe/parse.h"
@@ -15,6 +18,8 @@ namespace {
 using testing_support::test_assumptions;
 
 using Settings = std::vector<std::string>;
+
+constexpr int64_t kHeads = 4;  // of nam52-tiny
 
 // Four AE pairs in a loop of four, nothing recomputed unless the settings say so.
 recipe::Recipe looped_recipe(const Settings& more = {}) {
@@ -45,33 +50,83 @@ Planned planned(const Settings& more = {}, const Assumptions& assumptions = test
 
 int64_t times(double factor, int64_t bytes) { return std::llround(factor * static_cast<double>(bytes)); }
 
+int64_t weights(const Planned& plan, bool in_blocks) {
+  int64_t bytes = 0;
+  for (const memory::Item& item : plan.estimate.worst_memory().items)
+    if (item.role == ir::Role::weight && item.letter.empty() != in_blocks) bytes += item.bytes;
+  return bytes;
+}
+
 TEST(ReservedBytesTest, EveryTermIsWhatThePlanHasOfItsKind) {
   const hw::Chip chip = hw::find_chip("v6e");
   const Planned plan = planned();
   ASSERT_TRUE(plan.reserved);
   const ReservedBytes& reserved = *plan.reserved;
-  EXPECT_EQ(reserved.arguments, argument_bytes(plan.estimate.worst_memory(), plan.estimate.recipe, chip).total());
-  EXPECT_EQ(reserved.kept, times(chip.reserved_per_kept, plan.bytes(ir::Role::activation)));
-  EXPECT_EQ(reserved.weight_copies, 0) << "gathered and converted again";
-  EXPECT_EQ(reserved.iteration, times(2.0 / 8, plan.bytes(ir::Role::activation))) << "two blocks of eight";
+  const recipe::Recipe& recipe = plan.estimate.recipe;
+  int64_t kept = 0;
+  for (const memory::Item& item : plan.estimate.worst_memory().items)
+    if (item.role == ir::Role::activation && !item.letter.empty()) kept += item.bytes;
+  EXPECT_EQ(reserved.arguments, argument_bytes(plan.estimate.worst_memory(), recipe, chip).total());
+  EXPECT_EQ(reserved.kept, kept);
+  EXPECT_EQ(reserved.gaps, times(chip.reserved_per_kept - 1, kept));
+  EXPECT_EQ(reserved.weight_copies, weights(plan, true) / 2) << "what a chip stores of them, in bf16";
+  EXPECT_EQ(reserved.outside_weights, 0) << "gathered";
+  EXPECT_EQ(reserved.iteration, times(2.0 / 8, kept)) << "two blocks of eight";
   EXPECT_EQ(reserved.gradients, plan.bytes(ir::Role::gradient));
-  EXPECT_GT(reserved.outside, 0);
+  const int64_t tokens = recipe.train.sequence;  // one sequence a chip
+  EXPECT_EQ(reserved.logits, 2 * tokens * recipe.model.vocab);
   EXPECT_GE(reserved.total(), plan.estimate.worst_memory().total_bytes + reserved.code);
 }
 
-// Half of what weights take in f32 is part of the plan's activations, and has a factor of its own.
-TEST(ReservedBytesTest, CopiesOfWeightsAreNotWhatBlocksKeep) {
+// Queries see keys up to their own position.
+TEST(ReservedBytesTest, ScoresAreThoseOfOneCausalAttention) {
   const hw::Chip chip = hw::find_chip("v6e");
+  for (const int64_t length : {64, 256}) {
+    const Planned plan = planned({"train.sequence=" + std::to_string(length)});
+    ASSERT_TRUE(plan.reserved);
+    const int64_t pairs = length * (length + 1) / 2;
+    EXPECT_EQ(plan.reserved->scores, times(chip.reserved_per_score, pairs * kHeads));
+  }
+}
+
+// Where every chip has weights whole blocks keep them in bf16, which the plan counts among activations.
+TEST(ReservedBytesTest, CopiesOfWeightsAreNotWhatBlocksKeep) {
   const Planned plan = planned({"layout.zero=1"});
   ASSERT_TRUE(plan.reserved);
-  int64_t copies = 0;
+  int64_t activations = 0;
   for (const memory::Item& item : plan.estimate.worst_memory().items)
-    if (item.role == ir::Role::weight) copies += item.bytes / 2;
+    if (item.role == ir::Role::activation && !item.letter.empty()) activations += item.bytes;
+  const int64_t copies = weights(plan, true) / 2;
   EXPECT_GT(copies, 0);
-  EXPECT_EQ(plan.reserved->weight_copies, times(chip.reserved_per_copy, copies));
-  EXPECT_EQ(plan.reserved->kept, times(chip.reserved_per_kept, plan.bytes(ir::Role::activation) - copies));
+  EXPECT_EQ(plan.reserved->weight_copies, copies) << "those converted before the forward loop are gone behind it";
+  EXPECT_EQ(plan.reserved->kept, activations - copies);
+  EXPECT_EQ(plan.reserved->outside_weights, weights(plan, false));
   const Settings recomputing = {"layout.zero=1", "train.recompute.A=full", "train.recompute.E=full"};
-  EXPECT_LT(planned(recomputing).reserved->weight_copies, plan.reserved->weight_copies / 4) << "those outside blocks";
+  EXPECT_EQ(planned(recomputing).reserved->weight_copies, 0) << "converted again";
+}
+
+TEST(ReservedBytesTest, SeveralMicroStepsHoldSumsBesideGradientsAndOneConversion) {
+  const Planned one = planned({"layout.zero=1"}), two = planned({"layout.zero=1", "train.micro_steps=2"});
+  ASSERT_TRUE(one.reserved && two.reserved);
+  EXPECT_EQ(two.reserved->gradients, 2 * two.bytes(ir::Role::gradient));
+  EXPECT_EQ(two.reserved->weight_copies, 2 * one.reserved->weight_copies);
+}
+
+// Short sequences: the head or the copies of weights are what is largest. Long ones: scores.
+TEST(ReservedBytesTest, ThePeakIsThatOfTheLargestPart) {
+  const auto apart = [](const Planned& plan) {
+    const ReservedBytes& r = *plan.reserved;
+    return r.peak - r.arguments - r.kept - r.weight_copies - r.outside_weights;
+  };
+  const hw::Chip chip = hw::find_chip("v6e");
+  const Planned copies = planned({"layout.zero=1", "train.sequence=16"}), scores = planned({"train.sequence=4096"});
+  const recipe::Model& model = copies.estimate.recipe.model;
+  const int64_t head = 4 * model.hidden * model.vocab + 2 * copies.reserved->logits;
+  EXPECT_EQ(apart(copies), std::max(head, weights(copies, true) / 2));
+  const auto of_scores = static_cast<double>(scores.reserved->scores) / chip.reserved_per_score;
+  EXPECT_NEAR(static_cast<double>(apart(scores)),
+              static_cast<double>(scores.reserved->gradients + scores.reserved->logits) + 6 * of_scores, 1);
+  for (const Planned& plan : {copies, scores}) EXPECT_LE(plan.reserved->peak, plan.reserved->total());
 }
 
 // A loop's body makes again what its blocks do not keep: one iteration has as much alive as if it kept everything.

@@ -101,11 +101,9 @@ struct Chip {
   int64_t code_bytes_most = 0;
   double gaps_most = 1;        // what XLA may reserve for a training step, at most, over its planned peak
   double loops_gaps_most = 0;  // the same with blocks in loops, where gaps_most is of unrolled ones; 0: no other
-  // Bytes that XLA reserves for a step in loops over blocks, for one that the plan has (fit/reserved_bytes); 0: not
-  // known
-  double reserved_per_kept = 0;      // of what blocks keep for their backward pass
-  double reserved_per_copy = 0;      // of weights in bf16 beside the stored ones
-  double reserved_per_outside = 0;   // of temporaries outside blocks, and of collectives
+  // Bytes that XLA reserves for a step in loops over blocks (fit/reserved_bytes); 0: not known
+  double reserved_per_kept = 0;      // for a byte that blocks keep for their backward pass
+  double reserved_per_score = 0;     // for a score of one attention
   int64_t code_bytes_base = 0;       // code of such a step beside its blocks
   int64_t code_bytes_per_block = 0;  // and of each block that it has text of
   double memory_bytes_per_second = 0;

@@ -245,10 +245,10 @@ class ChipReader {
             "mend one of the two");
     require(root, chip_.code_bytes_least <= chip_.code_bytes_most, "memory.code_least above memory.code_most",
             "less or the same", "mend one of the two");
-    require(root, reserved_terms() == 0 || reserved_terms() == 5,
-            "a part of what memory says of reserved bytes: reserved_per_kept, reserved_per_copy, reserved_per_outside, "
-            "code_base, code_per_block",
-            "all five or none: they were fitted together", "add the others");
+    require(root, reserved_terms() == 0 || reserved_terms() == 4,
+            "a part of what memory says of reserved bytes: reserved_per_kept, reserved_per_score, code_base, "
+            "code_per_block",
+            "all four or none: they were fitted together", "add the others");
     require(root, chip_.memory_bytes_per_second > 0, "no memory.bandwidth", "bytes a second", "add it");
     require(root, !chip_.peak_flops.empty(), "no rate under compute", "at least bf16 or f32", "add one");
     validate_reached(root, "reached", chip_.reached);
@@ -275,8 +275,8 @@ class ChipReader {
 
   /// How many of the numbers are there that what XLA reserves is expected by (fit/reserved_bytes).
   int64_t reserved_terms() const {
-    const std::array known = {chip_.reserved_per_kept > 0, chip_.reserved_per_copy > 0, chip_.reserved_per_outside > 0,
-                              chip_.code_bytes_base > 0, chip_.code_bytes_per_block > 0};
+    const std::array known = {chip_.reserved_per_kept > 0, chip_.reserved_per_score > 0, chip_.code_bytes_base > 0,
+                              chip_.code_bytes_per_block > 0};
     return std::ranges::count(known, true);
   }
 

@@ -242,10 +242,8 @@ void add_memory(std::vector<ChipKey>& keys) {
   reserved("memory.reserved_per_kept",
            "Bytes that XLA reserves for a step in loops over blocks, for one that blocks keep for their backward pass.",
            store_number<&Chip::reserved_per_kept>);
-  reserved("memory.reserved_per_copy", "The same for one of weights in bf16 beside the stored ones.",
-           store_number<&Chip::reserved_per_copy>);
-  reserved("memory.reserved_per_outside", "The same for one of temporaries outside blocks and of collectives.",
-           store_number<&Chip::reserved_per_outside>);
+  reserved("memory.reserved_per_score", "The same for a score of one attention.",
+           store_number<&Chip::reserved_per_score>);
   bytes("memory.code_base", "Code of such a step beside its blocks.", store_bytes<&Chip::code_bytes_base>);
   bytes("memory.code_per_block", "Code of every block that such a step has text of.",
         store_bytes<&Chip::code_bytes_per_block>);
