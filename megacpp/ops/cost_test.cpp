@@ -142,5 +142,19 @@ TEST_P(CostTest, IsTheFormula) {
   EXPECT_DOUBLE_EQ(cost.exponentials, row.exponentials);
 }
 
+// XLA gets one product for each expert where rows are packed, and one of all where each has its own places.
+TEST(CostTest, OfPackedRowsXlaMultipliesAllWithEveryExpert) {
+  for (const CostRow& row : ragged_rows()) {
+    const OpDef& op = op_def(row.op);
+    if (!op.stablehlo) continue;  // never reaches XLA
+    const Types results = op.infer(row.operands, row.attrs);
+    const double experts = static_cast<double>(row.operands[2].dim(-1));
+    ASSERT_TRUE(op.cost_by_xla) << row.name;
+    EXPECT_DOUBLE_EQ(op.cost_by_xla({row.operands, results, row.attrs}).flops,
+                     row.name == "ragged_placed" ? row.flops : experts * row.flops)
+        << row.name;
+  }
+}
+
 }  // namespace
 }  // namespace megacpp::ops

@@ -72,7 +72,7 @@ struct GradArgs {
 struct Cost {
   double flops = 0;         // multiply and add count one each
   double exponentials = 0;  // where they take their time beside products: one for every score of attention
-  double bytes = 0;         // that a loop reads and writes beside taking operands and results once
+  double bytes = 0;         // read and written beside taking operands and results once: by a loop, or between parts
 };
 
 /// Kinds of work that reach different shares of a chip's peak rates (hw::Reached has one for each).
@@ -192,6 +192,9 @@ struct OpDef {
 
   std::function<Cost(const NodeView&)> cost;
   Work work = Work::traffic;
+  /// What the program that XLA gets for a node costs, where that is more: a product of each expert with all rows, or
+  /// what kernels of the decomposition hand to each other. The bytes are a rule of XLA for GPUs. Empty: as `cost`.
+  std::function<Cost(const NodeView&)> cost_by_xla = {};
 
   /// Computes the results (allocated, zeroed) from the operands in double precision.
   std::function<void(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs)> reference;

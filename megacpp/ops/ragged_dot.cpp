@@ -134,6 +134,13 @@ Cost ragged_dot_cost(const NodeView& view) {
   return Cost{2.0 * static_cast<double>(rows * weights.dim(1) * weights.dim(2))};
 }
 
+// Packed rows meet the matrix of every expert there (hlo_product).
+Cost ragged_dot_cost_by_xla(const NodeView& view) {
+  Cost cost = ragged_dot_cost(view);
+  if (is_packed(view.operands[0])) cost.flops *= static_cast<double>(view.operands[2].dim(-1));
+  return cost;
+}
+
 Factors ragged_dot_factors(const NodeView& view) {
   const auto [rows, replicated] = row_names(view.operands[0]);
   const std::string weights = view.attrs.flag("transpose_w") ? "x f h" : "x h f";
@@ -292,6 +299,7 @@ OpDef ragged_dot_def() {
       .grad = grad_ragged_dot,
       .cost = ragged_dot_cost,
       .work = Work::product,
+      .cost_by_xla = ragged_dot_cost_by_xla,
       .reference = reference_ragged_dot,
       .linear = linear_in_both,
       .may_alias = 3,
@@ -310,6 +318,7 @@ OpDef ragged_dot_weight_def() {
       .no_grad = "made by autodiff; second derivatives are not taken",
       .cost = ragged_dot_cost,
       .work = Work::product,
+      .cost_by_xla = ragged_dot_cost_by_xla,
       .reference = reference_ragged_dot_weight,
       .linear = linear_in_both,
       .may_alias = 3,

@@ -84,6 +84,19 @@ Cost ssd_cost(const NodeView& view) {
   return {2.0 * static_cast<double>(z.batch() * z.seq) * static_cast<double>(per_position)};
 }
 
+// Of pairs that is the operand of their product with x; states are written, carried on and read by the next chunk.
+Cost ssd_cost_by_xla(const NodeView& view) {
+  constexpr SsdTraffic kTraffic = {.pairs = {.narrow = 2},
+                                   .scores = {.wide = 2},
+                                   .states = {.narrow = 2, .wide = 4},
+                                   .channels = {.narrow = 5, .wide = 4},
+                                   .projections = {.narrow = 4},
+                                   .rows = {.wide = 8}};
+  Cost cost = ssd_cost(view);
+  cost.bytes = ssd_bytes_between(view, ssd_sizes("ssd", view.operands, view.attrs), kTraffic);
+  return cost;
+}
+
 }  // namespace
 
 OpDef ssd_def() {
@@ -99,6 +112,7 @@ OpDef ssd_def() {
   def.grad = ssd_cotangents;
   def.cost = ssd_cost;
   def.work = Work::ssd;
+  def.cost_by_xla = ssd_cost_by_xla;
   def.reference = reference_ssd;
   def.decompose = decompose_ssd;
   def.samples = [] { return ssd_samples(false); };

@@ -139,6 +139,25 @@ SsdSizes ssd_sizes(std::string_view op, const Types& operands, const ir::Attrs& 
   return sizes;
 }
 
+double ssd_bytes_between(const NodeView& view, const SsdSizes& z, const SsdTraffic& traffic) {
+  const int64_t narrow = ir::dtype_bytes(view.operands[0].dtype), wide = ir::dtype_bytes(ir::DType::f32);
+  const int64_t q = std::min(view.attrs.integer("chunk"), z.seq), positions = z.batch() * z.seq;
+  const int64_t chunks = z.batch() * ((z.seq + q - 1) / q);
+  double bytes = 0;
+  const auto add = [&](const SsdPasses& passes, int64_t elements) {
+    bytes += static_cast<double>(passes.narrow * narrow + passes.wide * wide) * static_cast<double>(elements);
+  };
+  add(traffic.pairs, positions * z.heads() * q);
+  add(traffic.scores, positions * z.groups * q);
+  add(traffic.states, chunks * z.heads() * z.head_dim * z.state);
+  add(traffic.channels, positions * z.heads() * z.head_dim);
+  add(traffic.projections, positions * z.groups * z.state);
+  add(traffic.rows, positions * z.heads());
+  for (const Types* const types : {&view.operands, &view.results})
+    for (const ir::TensorType& type : *types) bytes -= static_cast<double>(type.bytes());
+  return std::max(0.0, bytes);
+}
+
 ValueId into_chunks(Builder& b, const SsdChunks& k, ValueId v, const ir::Shape& tail) {
   const int64_t missing = k.chunks * k.length - k.sizes.seq;
   ValueId whole = b.convert(v, ir::DType::f32);

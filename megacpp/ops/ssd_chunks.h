@@ -35,6 +35,27 @@ SsdSizes ssd_sizes(std::string_view op, const Types& operands, const ir::Attrs& 
 /// Raises E1301 unless there are `count` operands, or one more that fits as positions.
 void require_ssd_positions(std::string_view op, const Types& operands, size_t count);
 
+/// How often kernels read or write a tensor: in the dtype of products, and in f32.
+struct SsdPasses {
+  int64_t narrow = 0, wide = 0;
+};
+
+/// What the kernels that XLA for GPUs makes of a decomposition read and write. Every product is a kernel that reads its
+/// operands in the dtype of x and writes f32. Elementwise ops are part of the kernel that writes a product's operand,
+/// of a sum or of a recurrence, which reads each value it needs once; what is made of vectors alone (decays, masks) is
+/// made again in each. Equal parts are made once.
+struct SsdTraffic {
+  SsdPasses pairs;        // [b, c, heads, q, q]
+  SsdPasses scores;       // [b, c, g, q, q]
+  SsdPasses states;       // [b, c, heads, p, n]
+  SsdPasses channels;     // [b, s, heads, p], x among them
+  SsdPasses projections;  // [b, s, g, n], B and C among them
+  SsdPasses rows;         // [b, s, heads], dt among them
+};
+
+/// In bytes, less what `view` takes and leaves, which stands for itself.
+double ssd_bytes_between(const NodeView& view, const SsdSizes& sizes, const SsdTraffic& traffic);
+
 /// The samples of ssd, or of ssd_grad with the cotangent as the sixth operand. A is negative and dt positive in them.
 std::vector<Sample> ssd_samples(bool with_cotangent);
 

@@ -210,6 +210,20 @@ Cost ssd_grad_cost(const NodeView& view) {
   return {2.0 * static_cast<double>(z.batch() * z.seq) * static_cast<double>(per_position)};
 }
 
+// Of pairs there are the scores with their decay and the terms of the log decay, each written for a product, and two
+// products' results, of which the cotangent of the scores is read twice.
+Cost ssd_grad_cost_by_xla(const NodeView& view) {
+  constexpr SsdTraffic kTraffic = {.pairs = {.narrow = 4, .wide = 5},
+                                   .scores = {.narrow = 3, .wide = 5},
+                                   .states = {.narrow = 6, .wide = 10},
+                                   .channels = {.narrow = 15, .wide = 9},
+                                   .projections = {.narrow = 10, .wide = 8},
+                                   .rows = {.wide = 37}};
+  Cost cost = ssd_grad_cost(view);
+  cost.bytes = ssd_bytes_between(view, ssd_sizes("ssd_grad", view.operands, view.attrs), kTraffic);
+  return cost;
+}
+
 }  // namespace
 
 OpDef ssd_grad_def() {
@@ -226,6 +240,7 @@ OpDef ssd_grad_def() {
   def.no_grad = "made by autodiff; second derivatives are not taken";
   def.cost = ssd_grad_cost;
   def.work = Work::ssd;
+  def.cost_by_xla = ssd_grad_cost_by_xla;
   def.reference = reference_ssd_grad;
   def.decompose = decompose_ssd_grad;
   def.samples = [] { return ssd_samples(true); };
