@@ -46,8 +46,7 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   hosts.keep_snapshot = hosts.keep_snapshot && recipe.checkpoint.saves();
   estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
                             {.of_parts = estimate.correction, .letters = letter_families(recipe.model)}, hosts);
-  if (assumptions.has_rates)
-    estimate.time = predict_step(estimate.compiled, assumptions.slice, recipe.train.precision, assumptions.lane.loops);
+  if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions, recipe.train.precision);
   estimate.time_correction = catalog::correction_by_others(assumptions.steps, estimate.signature);
   return estimate;
 }
@@ -91,9 +90,15 @@ Ends find_ends(const AutoRecompute& start, AutoRecompute::Need need, const Assum
   return ends;
 }
 
+/// By a backend of ours where it is that one's kernels that run.
+Compiler compiler_of(const Assumptions& assumptions) {
+  const bool is_xla = assumptions.slice.chip.kind == hw::ChipKind::tpu || assumptions.compiled_by_xla;
+  return is_xla ? Compiler::xla : Compiler::ours;
+}
+
 /// Nothing where kernels of ours are assumed.
 std::optional<XlaForms> xla_forms(const Assumptions& assumptions, hw::ChipKind kind) {
-  if (kind != hw::ChipKind::tpu && !assumptions.compiled_by_xla) return std::nullopt;
+  if (compiler_of(assumptions) == Compiler::ours) return std::nullopt;
   const bool divides = assumptions.lane.placement == "xla";
   const bool is_program_of_one_chip = !divides || assumptions.slice.devices() == 1;
   return XlaForms{.has_calls = kind == hw::ChipKind::gpu && assumptions.fused_attention && is_program_of_one_chip,
@@ -141,6 +146,11 @@ schedule::Target target_on(const Assumptions& assumptions) {
   const bool is_own = device.kind == hw::ChipKind::host || assumptions.kernels_run_there;
   if (is_own) return assumptions.kernels;
   return hardware_target(device, assumptions.kernels, xla_forms(assumptions, device.kind));
+}
+
+StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assumptions, const std::string& precision) {
+  return predict_step(compiled, assumptions.slice, precision,
+                      {.loops = assumptions.lane.loops, .compiler = compiler_of(assumptions)});
 }
 
 bool may_fit(const Estimate& estimate, const Ceiling& ceiling) {

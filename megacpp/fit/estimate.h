@@ -60,6 +60,8 @@ struct Assumptions {
 
 /// What the compiler is told there. The machine itself runs our own kernels, with their scratch memory.
 schedule::Target target_on(const Assumptions& assumptions);
+/// A step that was compiled for such a target, as the lane runs it.
+StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assumptions, const std::string& precision);
 
 /// The mesh must have as many chips as the slice has devices (E1401). Gates refuse as in make_plan; E1505 for what the
 /// lane's backend cannot run.

@@ -4,6 +4,7 @@
 // longer, and where kernels are launched one by one, that.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -25,13 +26,18 @@ MatrixRate matrix_rate(const hw::Chip& chip, std::string_view dtype);
 /// nothing is known of the chip.
 double share_of_peak(const hw::Chip& chip, ops::Work work, int64_t head_width = 0);
 
+/// Who makes the kernels of a program. Ours has one for every node that stays whole; XLA gets products of packed rows
+/// with every expert, and state-space products as their parts (OpDef::cost_by_xla).
+enum class Compiler : uint8_t { ours, xla };
+
 struct NodeTime {
   double seconds = 0;            // at the rates that are reached
-  double limit = 0;              // at peak rates: the roofline
+  double limit = 0;              // at peak rates: the roofline. What parts hand to each other is not among it
   double arithmetic = 0;         // of it, the arithmetic alone
   bool arithmetic_bound = true;  // else memory traffic takes longer
 };
 /// Of an op that is work. `device` as the mesh sees it (hw::device_of).
-NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::NodeView& view);
+NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::NodeView& view,
+                   Compiler compiler = Compiler::ours);
 
 }  // namespace megacpp::fit

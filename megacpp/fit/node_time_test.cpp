@@ -111,6 +111,53 @@ TEST(NodeTimeTest, LoopsMoveMoreThanTheirOperands) {
   EXPECT_DOUBLE_EQ(seconds - once, (136 * 6 - 16 * 4) * kBlock);
 }
 
+/// 2 sequences of 8 packed rows times the matrices of 3 experts, or of each expert's own 8.
+NodeTime experts_on(const hw::Chip& chip, bool packed, Compiler compiler) {
+  const ir::Shape rows = packed ? ir::Shape{2, 1, 8, 4} : ir::Shape{2, 1, 3, 8, 4};
+  const ops::Types operands = {{ir::DType::f32, rows}, {ir::DType::f32, {3, 4, 64}}, {ir::DType::i32, {2, 1, 3}}};
+  const ir::Attrs attrs = {{"transpose_w", int64_t{0}}};
+  const ops::OpDef& op = ops::op_def("ragged_dot");
+  const ops::Types results = op.infer(operands, attrs);
+  return node_time(chip, op, {operands, results, attrs}, compiler);
+}
+
+TEST(NodeTimeTest, XlaMultipliesPackedRowsWithEveryExpert) {
+  using enum Compiler;
+  const NodeTime once = experts_on(toy(), true, ours), by_xla = experts_on(toy(), true, xla);
+  ASSERT_TRUE(once.arithmetic_bound);
+  EXPECT_DOUBLE_EQ(by_xla.seconds, 3 * once.seconds);
+  EXPECT_DOUBLE_EQ(by_xla.limit, 3 * once.limit) << "its program has no less to do";
+  EXPECT_DOUBLE_EQ(experts_on(toy(), false, xla).seconds, experts_on(toy(), false, ours).seconds);
+  hw::Chip shallow = toy();
+  shallow.half_depth = 4;
+  EXPECT_DOUBLE_EQ(experts_on(shallow, true, xla).seconds, 3 * experts_on(shallow, true, ours).seconds)
+      << "sums are no longer for it";
+}
+
+// What products read and leave goes through the memory of a GPU; in a roofline, and on TPUs, it does not.
+TEST(NodeTimeTest, PartsOfStateSpaceProductsGoThroughMemoryWhereXlaRunsThem) {
+  const ir::TensorType x{ir::DType::bf16, {2, 512, 8, 64}}, dt{ir::DType::f32, {2, 512, 8}}, a{ir::DType::f32, {8}};
+  const ir::TensorType bc{ir::DType::bf16, {2, 512, 1, 128}};
+  const ops::Types operands = {x, dt, a, bc, bc};
+  const ir::Attrs attrs = {{"chunk", int64_t{128}}};
+  const ops::OpDef& op = ops::op_def("ssd");
+  const ops::Types results = op.infer(operands, attrs);
+  const ops::NodeView view{operands, results, attrs};
+  const double bytes = op.cost_by_xla(view).bytes;
+  ASSERT_GT(bytes, 0);
+  hw::Chip chip = toy();
+  chip.peak_flops = {{"bf16", 1e12}};
+  const NodeTime roofline = node_time(chip, op, view, Compiler::ours);
+  EXPECT_DOUBLE_EQ(node_time(chip, op, view, Compiler::xla).seconds, roofline.seconds) << "nothing is known of it";
+  chip.reached.products = 1;
+  chip.reached.traffic = 0.5;
+  const NodeTime ours = node_time(chip, op, view, Compiler::ours), by_xla = node_time(chip, op, view, Compiler::xla);
+  EXPECT_DOUBLE_EQ(by_xla.seconds, ours.seconds + bytes / 1280 / 0.5);
+  EXPECT_DOUBLE_EQ(by_xla.limit, roofline.limit);
+  chip.kind = hw::ChipKind::tpu;
+  EXPECT_DOUBLE_EQ(node_time(chip, op, view, Compiler::xla).seconds, ours.seconds);
+}
+
 // What MFU can be at most follows from the file: nobody trains at three quarters of such a chip's peak.
 TEST(NodeTimeTest, ChipsOfWhichRatesAreKnownReachLessThanTheirPeak) {
   for (const char* name : {"h100", "h200"}) {

@@ -113,12 +113,12 @@ QuickEstimator::Twin QuickEstimator::compile_twin(const std::string& recompute, 
   Twin twin{.bytes = live_bytes(compiled.largest().memory)};
   for (const blocks::Parameter& parameter : compiled.parameters)
     twin.elements += number(ir::num_elements(parameter.shape));
-  const double whole = predict_step(compiled, assumptions_.slice, recipe.train.precision).seconds();
+  const double whole = predict_step(compiled, assumptions_, recipe.train.precision).seconds();
   compile::StagePrograms& chip = compiled.stages[0];
   std::erase_if(chip.step, [&chip](const compile::Action& action) {
     return chip.kind_of(action) == compile::ProgramKind::update;
   });
-  twin.micro_seconds = predict_step(compiled, assumptions_.slice, recipe.train.precision).seconds();
+  twin.micro_seconds = predict_step(compiled, assumptions_, recipe.train.precision).seconds();
   twin.update_seconds = whole - twin.micro_seconds;
   return twin;
 }

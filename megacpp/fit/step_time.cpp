@@ -8,7 +8,6 @@
 
 #include "megacpp/compile/collective_report.h"
 #include "megacpp/fit/axis_link.h"
-#include "megacpp/fit/node_time.h"
 #include "megacpp/fit/pipeline_time.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/host_copy.h"
@@ -24,8 +23,8 @@ using ir::Node;
 // another stage of a pipeline it does not wait for.
 class Walk {
  public:
-  Walk(const compile::Compiled& compiled, const hw::Slice& slice)
-      : mesh_(compiled.mesh), slice_(slice), chip_(hw::device_of(slice.chip)) {}
+  Walk(const compile::Compiled& compiled, const hw::Slice& slice, Compiler compiler)
+      : mesh_(compiled.mesh), slice_(slice), chip_(hw::device_of(slice.chip)), compiler_(compiler) {}
 
   StageWork::Program add(const compile::Program& walked, int64_t runs) {
     const Graph& graph = walked.graph;
@@ -91,7 +90,7 @@ class Walk {
     const ops::OpDef& op = ops::op_def(node.op);
     if (!op.is_work()) return 0;
     const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
-    const NodeTime took = node_time(chip_, op, {operands, results, node.attrs});
+    const NodeTime took = node_time(chip_, op, {operands, results, node.attrs}, compiler_);
     time_.arithmetic += times(took.arithmetic);
     time_.limit += times(took.limit);
     (took.arithmetic_bound ? time_.compute : time_.memory) += times(took.seconds);
@@ -159,6 +158,7 @@ class Walk {
   const ir::Mesh& mesh_;
   const hw::Slice& slice_;
   hw::Chip chip_;
+  Compiler compiler_;
   int64_t runs_ = 1;                                           // in a step, of the program that is walked
   std::string kind_;                                           // its
   std::map<std::pair<std::string, std::string>, OpTime> ops_;  // by kind of program and op
@@ -179,10 +179,11 @@ struct StageStep {
   double update = 0;  // seconds
 };
 
-StageStep step_of(const compile::Compiled& compiled, const compile::StagePrograms& chip, const hw::Slice& slice) {
+StageStep step_of(const compile::Compiled& compiled, const compile::StagePrograms& chip, const hw::Slice& slice,
+                  Compiler compiler) {
   std::vector<int64_t> runs(chip.programs.size(), 0);
   for (const compile::Action& action : chip.step) ++runs[action.program];
-  Walk walk(compiled, slice);
+  Walk walk(compiled, slice, compiler);
   StageStep step;
   for (size_t p = 0; p < chip.programs.size(); ++p) step.work.programs.push_back(walk.add(chip.programs[p], runs[p]));
   for (const compile::Action& action : chip.step) {
@@ -227,14 +228,14 @@ std::vector<catalog::Part> parts_of(const StepTime& time) {
 }
 
 StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision,
-                      LaneLoops loops) {
+                      const StepLane& lane) {
   std::vector<StageWork> stages;
   StepTime slowest;
   double update = 0;
   std::optional<OpenEnd> open;
-  if (loops == LaneLoops::on) open = OpenEnd::loops;
+  if (lane.loops == LaneLoops::on) open = OpenEnd::loops;
   for (const compile::StagePrograms& chip : compiled.stages) {
-    StageStep step = step_of(compiled, chip, slice);
+    StageStep step = step_of(compiled, chip, slice, lane.compiler);
     if (!open && step.time.exposed_copies > 0) open = OpenEnd::copies;
     if (step.time.seconds() > slowest.seconds()) slowest = std::move(step.time);
     update = std::max(update, step.update);

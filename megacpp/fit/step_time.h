@@ -15,6 +15,7 @@
 #include "megacpp/catalog/records.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/fit/lane.h"
+#include "megacpp/fit/node_time.h"
 #include "megacpp/hw/slice.h"
 
 namespace megacpp::fit {
@@ -85,9 +86,15 @@ struct StepTime {
 /// The seconds by what takes them, as the catalog's samples have them.
 std::vector<catalog::Part> parts_of(const StepTime& time);
 
+/// What of a lane its steps depend on.
+struct StepLane {
+  LaneLoops loops = LaneLoops::any;  // for the range alone
+  Compiler compiler = Compiler::ours;
+};
+
 /// Of the slowest stage of the pipeline. `precision` is that of compute, "bf16" or "f32"; `slice` has as many devices
-/// as the mesh. `loops` are the lane's, for the range alone.
+/// as the mesh.
 StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision,
-                      LaneLoops loops = LaneLoops::any);
+                      const StepLane& lane = {});
 
 }  // namespace megacpp::fit

@@ -89,6 +89,20 @@ TEST(StepTimeTest, AProductTakesItsArithmeticOrItsTraffic) {
   EXPECT_EQ(bound_by_memory.largest(), StepPart::memory);
 }
 
+// Eight packed rows of two experts, whose matrices are 16 x 64.
+TEST(StepTimeTest, WhoMakesTheKernelsCounts) {
+  const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) {
+    const ValueId x = b.input("x", {ir::DType::f32, {1, 1, 8, 16}}, ir::Role::activation);
+    const ValueId w = b.input("w", {ir::DType::f32, {2, 16, 64}}, ir::Role::weight);
+    const ValueId counts = b.input("counts", {ir::DType::i32, {1, 1, 2}}, ir::Role::activation);
+    b.one("ragged_dot", {x, w, counts}, {{"transpose_w", int64_t{0}}});
+  })});
+  const double ours = predict_step(compiled, toys(1), "f32", {.compiler = Compiler::ours}).seconds();
+  EXPECT_DOUBLE_EQ(ours, 64) << "2 * 8 * 16 * 64 FLOPs";
+  EXPECT_DOUBLE_EQ(predict_step(compiled, toys(1), "f32", {.compiler = Compiler::xla}).seconds(), 128);
+  EXPECT_DOUBLE_EQ(predict_step(compiled, toys(1), "f32").seconds(), ours);
+}
+
 TEST(StepTimeTest, OpsAreCountedByTheirProgramsAndAddUpToTheStep) {
   compile::Compiled compiled =
       compiled_of({program([](ops::Builder& b) { add_product(b); }), program([](ops::Builder& b) { add_product(b); })});
@@ -150,11 +164,11 @@ TEST(StepTimeTest, APredictionHasALimitAndARange) {
   const StepTime bounded = predict_step(compiled, slice, "f32");
   EXPECT_DOUBLE_EQ(bounded.range.least, 12);
   EXPECT_DOUBLE_EQ(bounded.range.most.value(), 24);
-  const StepTime in_loops = predict_step(compiled, slice, "f32", LaneLoops::on);
+  const StepTime in_loops = predict_step(compiled, slice, "f32", {.loops = LaneLoops::on});
   EXPECT_DOUBLE_EQ(in_loops.range.least, 8);
   EXPECT_EQ(in_loops.range.most, std::nullopt);
   EXPECT_EQ(in_loops.range.open, OpenEnd::loops) << "steps were measured unrolled";
-  EXPECT_EQ(predict_step(compiled, slice, "f32", LaneLoops::off).range.most, bounded.range.most);
+  EXPECT_EQ(predict_step(compiled, slice, "f32", {.loops = LaneLoops::off}).range.most, bounded.range.most);
   slice.chip.reached.step_least = 0.25;
   EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").range.least, 8) << "never below the limit";
 }
