@@ -164,7 +164,8 @@ void add_reached_in(std::vector<ChipKey>& keys) {
       store_reached<lane, &Reached::ssd>);
   add("traffic", share(), "Share of the memory's rate that all other work of a step reaches.",
       store_reached<lane, &Reached::traffic>);
-  add("launch", latency(), "Seconds of a node beside its work: from one kernel to the next, of which a compiler may make several.",
+  add("launch", latency(),
+      "Seconds of a node beside its work: from one kernel to the next, of which a compiler may make several.",
       store_reached<lane, &Reached::launch>);
   add("step_least", ratio(), "Whole steps as measured over as predicted with these rates: the least seen.",
       store_reached<lane, &Reached::step_least>);
