@@ -31,12 +31,10 @@ namespace megacpp::fit {
 namespace {
 
 /// Relative errors of predicted steps. The aim is 15 % for every row, and all are within it. The bounds are what is
-/// reached today, with some room. Of xla that is 6.8 % of four tuning rows, the hybrid with selective recompute, which
-/// is predicted too slow (5 % was the bound of two rows), and 7.7 % of five judging rows, the dropless hybrid, and 4.3
-/// % of the others (30 % was the bound while state-space products had a rate of their own). Those of cuda were 6 %
-/// before sustained steps were recorded: of these a tuning row, the dropless hybrid of 2.4B, is 4.0 % too fast, and of
-/// the judging rows the hybrid of 1.3B is 8.9 % too slow and nam56r-1b 7.4 % too fast. A step that is further off than
-/// these is for the rates of the chip's file to mend, not for the bounds.
+/// reached, with some room. Of xla four tuning rows are up to 6.8 % off (the hybrid with selective recompute) and five
+/// judging rows up to 7.7 % (the dropless hybrid); of cuda a tuning row is 4.0 % too fast, and of the judging rows the
+/// hybrid of 1.3B is 8.9 % too slow and nam56r-1b 7.4 % too fast. A step that is further off is for the rates of the
+/// chip's file to mend, not for the bounds.
 struct StepBounds {
   double tuned;   // the worst of tuning rows
   double median;  // of judging rows
@@ -50,9 +48,9 @@ const std::map<std::string, StepBounds> kBounds = {{"xla", {.tuned = 0.08, .medi
 /// that is further below is of another program than the one that was timed: measure it again. None may need more.
 constexpr double kSavedSince = 0.05;
 // How far XLA's unrolled steps on GPUs may be from their plans, which is more than they were: 13 % at most, the hybrid
-// with selective recompute, which takes less. The dropless one is left out: it took 92.91 GiB where 64.27 are planned,
-// and 80.33 at most, since a plan has none of the copies of rows that XLA makes for every expert.
-constexpr double kXlaPeak = 0.15;
+// with selective recompute, which takes less. The dropless one took 92.91 GiB where 64.27 are planned: a plan has none
+// of the copies of rows that XLA makes for every expert, and counts with more gaps instead.
+constexpr double kXlaPeak = 0.15, kXlaDroplessPeak = 0.50;
 
 struct Row {
   std::string name, split, backend;
@@ -128,10 +126,22 @@ TEST(MeasuredStepsTest, TookNoMoreThanPlansAllowFor) {
     } else {
       EXPECT_GT(row.chip.gaps_most, 1) << row.name;
       EXPECT_LE(*row.peak_bytes, row.chip.most_needed()) << row.name;
-      EXPECT_NEAR(peak / planned, 1, kXlaPeak) << row.name;
+      EXPECT_NEAR(peak / planned, 1, row.name.find("dropless") == std::string::npos ? kXlaPeak : kXlaDroplessPeak)
+          << row.name;
     }
   }
-  EXPECT_EQ(recorded, (std::map<std::string, size_t>{{"cuda", 4}, {"xla", 8}}));
+  EXPECT_EQ(recorded, (std::map<std::string, size_t>{{"cuda", 4}, {"xla", 9}}));
+}
+
+// bench/results/2026-11-18-nvidia-h200-xla-hybrid.txt: out of memory.
+TEST(MeasuredStepsTest, WhatRanOutOfMemoryIsNotSaidToFit) {
+  const std::vector<std::string> settings = {"backend=xla", "model.feed_forward.capacity_factor=0",
+                                             "train.recompute=none"};
+  const recipe::Recipe recipe =
+      recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/bench/recipes/hybrid-2b.yaml", settings);
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  const Assumptions assumptions = launch::assumptions_for(recipe, launch::slice_named("h200:1", recipe.backend), none);
+  EXPECT_NE(make_estimate(recipe, assumptions, FitVerdict::close).fit.verdict(), FitVerdict::fits);
 }
 
 // Lanes of one chip reach different rates, so each is judged by itself.
