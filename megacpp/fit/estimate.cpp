@@ -90,7 +90,7 @@ Ends find_ends(const AutoRecompute& start, AutoRecompute::Need need, const Assum
   return ends;
 }
 
-/// By a backend of ours where it is that one's kernels that run.
+/// TPUs are reached through XLA alone; elsewhere the lane's backend says.
 Compiler compiler_of(const Assumptions& assumptions) {
   const bool is_xla = assumptions.slice.chip.kind == hw::ChipKind::tpu || assumptions.compiled_by_xla;
   return is_xla ? Compiler::xla : Compiler::ours;

@@ -55,6 +55,8 @@ int64_t role_bytes(const memory::MemoryPlan& plan, ir::Role role) {
   return bytes;
 }
 
+int64_t in_bf16(int64_t f32_bytes) { return f32_bytes * kBf16Bytes / kF32Bytes; }
+
 /// Of blocks, or of what stands outside them.
 int64_t weight_bytes(const memory::MemoryPlan& plan, bool in_blocks) {
   int64_t bytes = 0;
@@ -69,7 +71,7 @@ int64_t kept_weight_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& 
   int64_t bytes = 0;
   for (const memory::Item& item : plan.items)
     if (item.role == ir::Role::weight && !item.letter.empty() && keeps_all(recipe, item.letter[0]))
-      bytes += item.bytes / 2;
+      bytes += in_bf16(item.bytes);
   return bytes;
 }
 
@@ -138,15 +140,30 @@ Head head_of(const ir::Graph& graph) {
 
 int64_t scaled(double factor, int64_t bytes) { return std::llround(factor * static_cast<double>(bytes)); }
 
+/// Of blocks' weights in bf16.
+struct WeightCopies {
+  int64_t whole_step = 0;    // converted before all loops, or kept by blocks for the backward pass
+  int64_t forward_loop = 0;  // gone behind it
+};
+
+// Converted once for all micro-steps. Of one alone the forward loop reads them, and blocks keep what they read.
+WeightCopies weight_copies(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, int64_t zero) {
+  const int64_t converted = in_bf16(weight_bytes(plan, true)), kept = kept_weight_bytes(plan, recipe, zero);
+  const bool for_all = zero == 3 || recipe.train.micro_steps > 1;
+  return for_all ? WeightCopies{.whole_step = kept + converted}
+                 : WeightCopies{.whole_step = kept, .forward_loop = converted};
+}
+
 /// What only some parts of a step hold.
 struct Phases {
   int64_t forward_copies = 0;  // weights in bf16 that are gone behind the forward loop
-  int64_t sums = 0;            // gradients of earlier micro-steps
-  int64_t gradients = 0;       // all of those of this one
-  int64_t head = 0;            // the weight's whole gradient in f32, logits and their gradient
-  int64_t scores = 0;          // in f32 and bf16
+  int64_t sums = 0;            // of gradients of earlier micro-steps
+  int64_t gradients = 0;
+  int64_t head = 0;    // the weight's whole gradient in f32, logits and their gradient
+  int64_t scores = 0;  // in f32 and bf16
 };
 
+// In the backward loop gradients are added to the sums in place: XLA's list of buffers has one set of stacks there.
 int64_t peak_of(const ReservedBytes& reserved, const Phases& phases) {
   const int64_t always = reserved.arguments + reserved.kept + reserved.weight_copies + reserved.outside_weights;
   return always + std::max({phases.forward_copies + phases.sums, phases.head + phases.sums,
@@ -164,25 +181,24 @@ std::optional<ReservedBytes> reserved_bytes(const Estimate& estimate, const Assu
   const memory::MemoryPlan plan = micro_step_memory(chip, target);
   const ir::Graph& micro_step = chip.find(compile::ProgramKind::micro_step).graph;
   const int64_t zero = estimate.plan.layout.zero, kept = kept_bytes(plan, recipe, zero);
-  const int64_t gradients = role_bytes(plan, ir::Role::gradient), converted = weight_bytes(plan, true) / 2;
-  const bool is_split = zero == 3, has_sums = recipe.train.micro_steps > 1;
-  // Converted once for all micro-steps; of one alone, where blocks keep what they read, the forward loop reads them.
-  const int64_t through = is_split || has_sums ? converted : 0;
+  const int64_t gradients = role_bytes(plan, ir::Role::gradient);
+  const bool has_sums = recipe.train.micro_steps > 1;
+  const WeightCopies copies = weight_copies(plan, recipe, zero);
   const double scores = scores_of_one_attention(micro_step);
   const Head head = head_of(micro_step);
   ReservedBytes reserved{
       .arguments = argument_bytes(estimate.worst_memory(), recipe, device).total(),
       .kept = kept,
       .gaps = scaled(device.reserved_per_kept - 1, kept),
-      .weight_copies = kept_weight_bytes(plan, recipe, zero) + through,
-      .outside_weights = is_split ? 0 : weight_bytes(plan, false),
+      .weight_copies = copies.whole_step,
+      .outside_weights = zero == 3 ? 0 : weight_bytes(plan, false),
       .gradients = has_sums ? 2 * gradients : gradients,
       .logits = kBf16Bytes * head.logits,
       .scores = std::llround(device.reserved_per_score * scores),
       .iteration = iteration_bytes(plan, recipe, zero, target),
       .code = code_of_blocks(recipe, device),
   };
-  reserved.peak = peak_of(reserved, {.forward_copies = converted - through,
+  reserved.peak = peak_of(reserved, {.forward_copies = copies.forward_loop,
                                      .sums = has_sums ? gradients : 0,
                                      .gradients = gradients,
                                      .head = kF32Bytes * head.weight + 2 * reserved.logits,

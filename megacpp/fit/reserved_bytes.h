@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What XLA is expected to reserve on a chip for a training step whose blocks run in loops, and what of it is alive at
-// once. Every term is something that the emitted step holds, read from the compiler's own lists of buffers; XLA
-// reserves the sum of them, since what the head needs and what the backward loop needs do not share bytes. Two numbers
-// are in the chip's file, fitted to recorded steps. Not a bound: how far off it was is in docs/benchmarks.md.
+// once. What is alive was read from the compiler's own lists of buffers. It reserves more than these lists hold, and we
+// do not know for what: the gaps, an iteration and most of the bytes of scores stand for that, fitted to recorded steps
+// (two numbers of the chip's file). Not a bound: how far off it was is in docs/benchmarks.md.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace megacpp::fit {
 
 struct ReservedBytes {
   int64_t arguments = 0;  // state and batch (emit/step)
-  /// What blocks keep for the backward pass: stacks that the forward loop fills and the backward loop holds to its end
-  /// (emit/loop_writer).
+  /// What blocks keep for the backward pass, as much of it as the plan has alive at its peak: stacks that the forward
+  /// loop fills and the backward loop holds to its end (emit/loop_writer).
   int64_t kept = 0;
   int64_t gaps = 0;  // beside these stacks: other layouts, padding, what is between buffers
   /// Weights of blocks in bf16: stacks that XLA converts before the loop that reads them, and where ZeRO does not
   /// gather them again the copies that blocks keep for the backward pass.
   int64_t weight_copies = 0;
-  int64_t outside_weights = 0;  // f32 copies of embedding and head, made where every chip has them whole
-  int64_t gradients = 0;        // with several micro-steps those of one beside the sums of all
+  int64_t outside_weights = 0;  // f32 copies of a chip's embedding and head, made where ZeRO 3 does not gather them
+  int64_t gradients = 0;        // twice with several micro-steps
   int64_t logits = 0;           // in bf16, and their gradient in the same bytes: alive through the backward loop
   int64_t scores = 0;           // of one attention, all blocks of queries at once
   /// What blocks of one iteration would keep if nothing were recomputed: its members of the stacks, taken out or not
@@ -32,7 +32,7 @@ struct ReservedBytes {
   /// What the plan has alive at its peak beyond these, where that is elsewhere, as in an update: no less is reserved.
   int64_t other = 0;
   /// Expected to be alive at once, arguments included and code not: at the end of the forward loop, in the head, or in
-  /// the backward loop. No number of it was fitted.
+  /// the backward loop. No factor of it was fitted; what counts as alive was chosen by tuning rows.
   int64_t peak = 0;
 
   int64_t total() const {

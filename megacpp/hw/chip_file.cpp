@@ -248,7 +248,7 @@ class ChipReader {
     require(root, reserved_terms() == 0 || reserved_terms() == 4,
             "a part of what memory says of reserved bytes: reserved_per_kept, reserved_per_score, code_base, "
             "code_per_block",
-            "all four or none: they were fitted together", "add the others");
+            "all four or none: what is expected is a sum of them", "add the others");
     require(root, chip_.memory_bytes_per_second > 0, "no memory.bandwidth", "bytes a second", "add it");
     require(root, !chip_.peak_flops.empty(), "no rate under compute", "at least bf16 or f32", "add one");
     validate_reached(root, "reached", chip_.reached);

@@ -165,7 +165,7 @@ void add_reached_in(std::vector<ChipKey>& keys) {
   add("traffic", share(), "Share of the memory's rate that all other work of a step reaches.",
       store_reached<lane, &Reached::traffic>);
   add("launch", latency(),
-      "Seconds of a node beside its work: from one kernel to the next, of which a compiler may make several.",
+      "Seconds that an op of a plan takes beside its work: launches and gaps of all kernels made of it.",
       store_reached<lane, &Reached::launch>);
   add("step_least", ratio(), "Whole steps as measured over as predicted with these rates: the least seen.",
       store_reached<lane, &Reached::step_least>);
@@ -243,7 +243,7 @@ void add_memory(std::vector<ChipKey>& keys) {
   reserved("memory.reserved_per_kept",
            "Bytes that XLA reserves for a step in loops over blocks, for one that blocks keep for their backward pass.",
            store_number<&Chip::reserved_per_kept>);
-  reserved("memory.reserved_per_score", "The same for a score of one attention.",
+  reserved("memory.reserved_per_score", "The same for a score of one attention: a query and a key of every head.",
            store_number<&Chip::reserved_per_score>);
   bytes("memory.code_base", "Code of such a step beside its blocks.", store_bytes<&Chip::code_bytes_base>);
   bytes("memory.code_per_block", "Code of every block that such a step has text of.",

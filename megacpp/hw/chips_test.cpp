@@ -146,6 +146,9 @@ TEST(ChipsTest, OfGpusTheGapsOfStepsInLoopsAreKeptApart) {
 
 TEST(ChipsTest, TheLimitOfV6eIsTheCompilers) {
   const Chip v6e = find_chip("v6e", ChipPlaces{});
+  for (const char* name : {"v5e", "v5p", "tpu7x"})
+    EXPECT_EQ(find_chip(name, ChipPlaces{}).code_bytes_most, v6e.code_bytes_most)
+        << name << " is taken to need as much";
   EXPECT_EQ(v6e.usable_bytes, 33'546'039'296);
   EXPECT_EQ(v6e.link("ici")->port_bytes_per_second(), 100e9);
 }

@@ -129,7 +129,7 @@ void expect_count(const OpDef& op, const Types& operands, const ir::Attrs& attrs
   const double counted = Kernels(graph).bytes();
   const Types results = op.infer(operands, attrs);
   const double ruled = op.cost_by_xla({operands, results, attrs}).bytes + bytes_of(operands) + bytes_of(results);
-  EXPECT_NEAR(ruled / counted, 1, 0.01) << op.name << ": " << counted / 1e9 << " GB";
+  EXPECT_NEAR(ruled / counted, 1, 1e-4) << op.name << ": " << counted / 1e9 << " GB";
 }
 
 // Of hybrid-2b and of nam56r-1b.

@@ -216,20 +216,19 @@ double worst(const std::vector<double>& values) { return *std::ranges::max_eleme
 void print_split(const std::vector<Recorded>& rows, const std::string& split) {
   const PlanErrors errors = errors_of(rows, split);
   ASSERT_GE(errors.peak.size(), 10U) << split;
-  fmt::print(
-      "{}: {} rows, {} with a rule; of these peaks {:.1f} % off in the median, {:.1f} % at worst, what is needed "
-      "{:.1f} "
-      "% and {:.1f} %; of all peaks as planned {:.1f} % and {:.1f} %; {:.2f} to {:.2f} times the planned peak "
-      "reserved; "
-      "FLOPs {:.1f} % at worst\n",
-      split, errors.arguments.size(), errors.need.size(), 100 * median(errors.peak), 100 * worst(errors.peak),
-      100 * median(errors.need), 100 * worst(errors.need), 100 * median(errors.planned_peak),
-      100 * worst(errors.planned_peak), *std::ranges::min_element(errors.reserved), worst(errors.reserved),
-      100 * worst(errors.flops));
+  const auto text = [](const std::vector<double>& values) {
+    return fmt::format("{:.1f} % and {:.1f} %", 100 * median(values), 100 * worst(values));
+  };
+  fmt::print("{}: {} rows, {} of them with a rule; off in the median and at worst:\n", split, errors.arguments.size(),
+             errors.need.size());
+  fmt::print("  by the rule, what is needed {}, peaks {}\n", text(errors.need), text(errors.peak));
+  fmt::print("  as planned, peaks {}; FLOPs {}; {:.2f} to {:.2f} times the planned peak reserved\n",
+             text(errors.planned_peak), text(errors.flops), *std::ranges::min_element(errors.reserved),
+             worst(errors.reserved));
 }
 
-// What docs/benchmarks.md shows of rows far from the grid: GiB of a chip, and ratios to the compiler's numbers.
-void print_far_table(const std::vector<Recorded>& rows) {
+// What docs/benchmarks.md shows: GiB of a chip, and ratios to the compiler's numbers.
+void print_reserved_table(const std::vector<Recorded>& rows) {
   fmt::print("| layout | split | reserved GiB | expected | peak GiB | expected | planned |\n");
   fmt::print("| --- | --- | --- | --- | --- | --- | --- |\n");
   const auto ratio = [](const std::optional<ReservedBytes>& expected, double bytes, double said) {
@@ -245,7 +244,7 @@ void print_far_table(const std::vector<Recorded>& rows) {
   }
 }
 
-// Rows that no number of the chip's file was taken from: 17 of the grid and 14 far from it, 29 of them with a rule. The
+// Rows that no number of the chip's file was taken from: 17 of the grid and 13 far from it, 29 of them with a rule. The
 // aims for what is needed (5 % in the median, 12 % at worst), for peaks in the median (4 %) and FLOPs (3 %) are met and
 // are the bounds. Peaks at worst have the aim of 12 %, and one row, experts with context parallelism, is 15 % off.
 // Arguments are exact but for rows that pad other than planned. Rows of the tuning split bound what was fitted.
@@ -254,6 +253,8 @@ void judging_rows_are_within_their_bounds(const std::vector<Recorded>& rows) {
   ASSERT_GE(errors.need.size(), 29U);
   EXPECT_LE(median(errors.need), 0.05);
   EXPECT_LE(worst(errors.need), 0.12);
+  EXPECT_LE(median(errors.planned_peak), 0.04);
+  EXPECT_LE(worst(errors.planned_peak), 0.25);
   EXPECT_LE(median(errors.peak), 0.04);
   EXPECT_LE(worst(errors.peak), 0.15);
   EXPECT_LE(worst(errors.flops), 0.03);
@@ -264,17 +265,17 @@ void judging_rows_are_within_their_bounds(const std::vector<Recorded>& rows) {
 }
 
 // No chip that has less than the compiler reserves is said to fit, and none that has a tenth more, code at its most, is
-// said not to. Rows that the chip's file was fitted to and rows that it was not, alike. The latter holds for blocks in
-// loops: unrolled, XLA keeps less than plans have, of eight blocks 0.63 to 0.69 of the planned peak.
+// said not to. Rows that the chip's file was fitted to and rows that it was not, alike. Unrolled steps are said not to
+// fit too early: XLA keeps less of them than plans have, of eight blocks 0.63 and 0.69 of the planned peak.
 void verdicts_agree_with_the_compiler(const std::vector<Recorded>& rows) {
   const double code_most = static_cast<double>(hw::find_chip("v6e").code_bytes_most);
   for (const Recorded& row : rows) {
     ChipGroup chip = row.estimate.fit.worst();
     chip.limit = static_cast<int64_t>(row.reserved() + row.code) - 1;
     EXPECT_NE(chip.verdict(), FitVerdict::fits) << row.split << " " << row.row;
-    if (!recipe::has_block_loops(row.estimate.recipe)) continue;
     chip.limit = static_cast<int64_t>(1.1 * (row.reserved() + code_most));
-    EXPECT_NE(chip.verdict(), FitVerdict::does_not_fit) << row.split << " " << row.row;
+    const bool is_unrolled = !recipe::has_block_loops(row.estimate.recipe);
+    EXPECT_EQ(chip.verdict() == FitVerdict::does_not_fit, is_unrolled) << row.split << " " << row.row;
   }
 }
 
@@ -302,8 +303,8 @@ TEST(V6ePlanTest, EveryRecordedStepAgreesWithTheCompiler) {
   flops_of_a_chip_are_within_a_twentieth(rows);
   std::vector<Recorded> far = recorded("v6e_far_steps.jsonl");
   ASSERT_GE(far.size(), 30U);
-  print_far_table(far);
   std::ranges::move(far, std::back_inserter(rows));
+  print_reserved_table(rows);
   arguments_are_within_a_thousandth(rows);
   code_is_within_what_the_chip_file_says(rows);
   for (const char* split : {"tuning", "judging"}) print_split(rows, split);
