@@ -119,8 +119,7 @@ std::string reserved_text(const PlanReport& report) {
   return fmt::format(
       "XLA is expected to reserve {} there, of which {} are alive at once: arguments {}, what blocks keep {}, gaps "
       "beside it {}, weights in bf16 {}, embedding and head {}, gradients {}, logits {}, scores {}, one iteration of "
-      "the "
-      "loop over blocks {}, code {}, other {}.\n",
+      "the loop over blocks {}, code {}, other {}.\n",
       human_bytes(r.total()), human_bytes(r.peak), human_bytes(r.arguments), human_bytes(r.kept), human_bytes(r.gaps),
       human_bytes(r.weight_copies), human_bytes(r.outside_weights), human_bytes(r.gradients), human_bytes(r.logits),
       human_bytes(r.scores), human_bytes(r.iteration), human_bytes(r.code), human_bytes(r.other));

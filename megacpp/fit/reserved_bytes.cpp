@@ -48,39 +48,34 @@ memory::MemoryPlan micro_step_memory(const compile::StagePrograms& chip, const s
   return memory::plan_memory({&chip.programs[micro_step].graph}, target);
 }
 
-int64_t role_bytes(const memory::MemoryPlan& plan, ir::Role role) {
+/// Of items that `is_counted` takes.
+template <typename IsCounted>
+int64_t summed_bytes(const memory::MemoryPlan& plan, const IsCounted& is_counted) {
   int64_t bytes = 0;
   for (const memory::Item& item : plan.items)
-    if (item.role == role) bytes += item.bytes;
+    if (is_counted(item)) bytes += item.bytes;
   return bytes;
 }
+
+bool is_in_block(const memory::Item& item) { return !item.letter.empty(); }
+bool is_block_weight(const memory::Item& item) { return item.role == ir::Role::weight && is_in_block(item); }
+bool is_outside_weight(const memory::Item& item) { return item.role == ir::Role::weight && !is_in_block(item); }
+bool is_gradient(const memory::Item& item) { return item.role == ir::Role::gradient; }
+bool is_block_activation(const memory::Item& item) { return item.role == ir::Role::activation && is_in_block(item); }
 
 int64_t in_bf16(int64_t f32_bytes) { return f32_bytes * kBf16Bytes / kF32Bytes; }
-
-/// Of blocks, or of what stands outside them.
-int64_t weight_bytes(const memory::MemoryPlan& plan, bool in_blocks) {
-  int64_t bytes = 0;
-  for (const memory::Item& item : plan.items)
-    if (item.role == ir::Role::weight && item.letter.empty() != in_blocks) bytes += item.bytes;
-  return bytes;
-}
 
 /// Weights in bf16 that the plan counts as activations: of blocks that neither gather nor convert them again.
 int64_t kept_weight_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, int64_t zero) {
   if (zero == 3) return 0;
-  int64_t bytes = 0;
-  for (const memory::Item& item : plan.items)
-    if (item.role == ir::Role::weight && !item.letter.empty() && keeps_all(recipe, item.letter[0]))
-      bytes += in_bf16(item.bytes);
-  return bytes;
+  return in_bf16(summed_bytes(plan, [&recipe](const memory::Item& item) {
+    return is_block_weight(item) && keeps_all(recipe, item.letter[0]);
+  }));
 }
 
 /// What blocks keep for the backward pass, without copies of weights.
 int64_t kept_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, int64_t zero) {
-  int64_t bytes = -kept_weight_bytes(plan, recipe, zero);
-  for (const memory::Item& item : plan.items)
-    if (item.role == ir::Role::activation && !item.letter.empty()) bytes += item.bytes;
-  return std::max<int64_t>(0, bytes);
+  return std::max<int64_t>(0, summed_bytes(plan, is_block_activation) - kept_weight_bytes(plan, recipe, zero));
 }
 
 /// One iteration of the loop as a model by itself, which recomputes nothing.
@@ -95,8 +90,8 @@ recipe::Recipe one_iteration(const recipe::Recipe& recipe) {
   return one;
 }
 
-int64_t iteration_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, int64_t zero,
-                        schedule::Target target) {
+/// `kept` by all blocks, where none recomputes.
+int64_t iteration_bytes(int64_t kept, const recipe::Recipe& recipe, int64_t zero, schedule::Target target) {
   if (!keeps_all(recipe)) {
     // Temporaries of one op would put the peak of so short a program behind blocks whose values it is to show.
     target.workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; };
@@ -104,8 +99,7 @@ int64_t iteration_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& re
     return kept_bytes(compile::compile_micro_steps(one, target).stages[0].memory, one, zero);
   }
   const auto period = static_cast<double>(recipe::repeated_blocks(recipe.model).period);
-  const auto kept = static_cast<double>(kept_bytes(plan, recipe, zero));
-  return std::llround(kept * period / static_cast<double>(recipe.model.depth));
+  return std::llround(static_cast<double>(kept) * period / static_cast<double>(recipe.model.depth));
 }
 
 int64_t code_of_blocks(const recipe::Recipe& recipe, const hw::Chip& device) {
@@ -118,10 +112,10 @@ int64_t code_of_blocks(const recipe::Recipe& recipe, const hw::Chip& device) {
 double scores_of_one_attention(const ir::Graph& graph) {
   double scores = 0;
   for (const ir::Node& node : graph.nodes()) {
-    const ops::OpDef* const op = ops::find_op(node.op);
-    if (op == nullptr || !op->cost) continue;
+    const ops::OpDef& op = ops::op_def(node.op);
+    if (!op.is_work()) continue;
     const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
-    scores = std::max(scores, op->cost({operands, results, node.attrs}).exponentials);
+    scores = std::max(scores, op.cost({operands, results, node.attrs}).exponentials);
   }
   return scores;
 }
@@ -148,7 +142,7 @@ struct WeightCopies {
 
 // Converted once for all micro-steps. Of one alone the forward loop reads them, and blocks keep what they read.
 WeightCopies weight_copies(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, int64_t zero) {
-  const int64_t converted = in_bf16(weight_bytes(plan, true)), kept = kept_weight_bytes(plan, recipe, zero);
+  const int64_t converted = in_bf16(summed_bytes(plan, is_block_weight)), kept = kept_weight_bytes(plan, recipe, zero);
   const bool for_all = zero == 3 || recipe.train.micro_steps > 1;
   return for_all ? WeightCopies{.whole_step = kept + converted}
                  : WeightCopies{.whole_step = kept, .forward_loop = converted};
@@ -181,7 +175,7 @@ std::optional<ReservedBytes> reserved_bytes(const Estimate& estimate, const Assu
   const memory::MemoryPlan plan = micro_step_memory(chip, target);
   const ir::Graph& micro_step = chip.find(compile::ProgramKind::micro_step).graph;
   const int64_t zero = estimate.plan.layout.zero, kept = kept_bytes(plan, recipe, zero);
-  const int64_t gradients = role_bytes(plan, ir::Role::gradient);
+  const int64_t gradients = summed_bytes(plan, is_gradient);
   const bool has_sums = recipe.train.micro_steps > 1;
   const WeightCopies copies = weight_copies(plan, recipe, zero);
   const double scores = scores_of_one_attention(micro_step);
@@ -191,11 +185,11 @@ std::optional<ReservedBytes> reserved_bytes(const Estimate& estimate, const Assu
       .kept = kept,
       .gaps = scaled(device.reserved_per_kept - 1, kept),
       .weight_copies = copies.whole_step,
-      .outside_weights = zero == 3 ? 0 : weight_bytes(plan, false),
+      .outside_weights = zero == 3 ? 0 : summed_bytes(plan, is_outside_weight),
       .gradients = has_sums ? 2 * gradients : gradients,
       .logits = kBf16Bytes * head.logits,
       .scores = std::llround(device.reserved_per_score * scores),
-      .iteration = iteration_bytes(plan, recipe, zero, target),
+      .iteration = iteration_bytes(kept, recipe, zero, target),
       .code = code_of_blocks(recipe, device),
   };
   reserved.peak = peak_of(reserved, {.forward_copies = copies.forward_loop,

@@ -64,6 +64,12 @@ struct Row {
 
 std::string text(const base::Json& json) { return json.get<std::string>(); }
 
+Estimate estimate_of(const recipe::Recipe& recipe, const std::string& hardware) {
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  const Assumptions assumptions = launch::assumptions_for(recipe, launch::slice_named(hardware, recipe.backend), none);
+  return make_estimate(recipe, assumptions, FitVerdict::close);
+}
+
 Row predict(const std::string& line) {
   const base::Json json = base::parse_json(line, base::Code::E1008, "measured_steps.jsonl");
   testing_support::Measurement measurement;
@@ -78,9 +84,6 @@ Row predict(const std::string& line) {
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/" + text(json["recipe"]), settings);
   for (const char letter : recipe::recompute_letters(recipe.model))
     EXPECT_NE(recipe::recompute_level(recipe, letter), recipe::kAutoRecompute) << text(json["name"]);
-  launch::UsersCatalog none({.none = true}, catalog::Access::read);
-  const Assumptions assumptions =
-      launch::assumptions_for(recipe, launch::slice_named(text(json["hardware"]), recipe.backend), none);
   Row row;
   row.backend = recipe.backend;
   row.name = text(json["name"]);
@@ -88,7 +91,7 @@ Row predict(const std::string& line) {
   EXPECT_EQ(row.split, testing_support::split_of(measurement)) << row.name;
   row.measured = json["seconds"].get<double>();
   if (json.contains("peak_bytes")) row.peak_bytes = json["peak_bytes"].get<int64_t>();
-  const Estimate estimate = make_estimate(recipe, assumptions, FitVerdict::close);
+  const Estimate estimate = estimate_of(recipe, measurement.hardware);
   row.predicted = estimate.time;
   row.chip = estimate.fit.worst();
   return row;
@@ -139,9 +142,7 @@ TEST(MeasuredStepsTest, WhatRanOutOfMemoryIsNotSaidToFit) {
                                              "train.recompute=none"};
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/bench/recipes/hybrid-2b.yaml", settings);
-  launch::UsersCatalog none({.none = true}, catalog::Access::read);
-  const Assumptions assumptions = launch::assumptions_for(recipe, launch::slice_named("h200:1", recipe.backend), none);
-  EXPECT_NE(make_estimate(recipe, assumptions, FitVerdict::close).fit.verdict(), FitVerdict::fits);
+  EXPECT_NE(estimate_of(recipe, "h200:1").fit.verdict(), FitVerdict::fits);
 }
 
 // Lanes of one chip reach different rates, so each is judged by itself.

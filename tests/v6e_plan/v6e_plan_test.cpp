@@ -301,6 +301,7 @@ TEST(V6ePlanTest, EveryRecordedStepAgreesWithTheCompiler) {
   planned_peaks_are_within_a_quarter(rows);
   corrected_peaks_are_within_a_tenth(judged);
   flops_of_a_chip_are_within_a_twentieth(rows);
+  EXPECT_LE(worst(errors_of(rows, "judging").planned_peak), 0.12);
   std::vector<Recorded> far = recorded("v6e_far_steps.jsonl");
   ASSERT_GE(far.size(), 30U);
   std::ranges::move(far, std::back_inserter(rows));
