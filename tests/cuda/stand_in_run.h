@@ -33,8 +33,9 @@ inline recipe::Recipe hybrid(const std::vector<std::string>& overrides = {}) {
 /// A recipe compiled for GPUs and loaded on a machine of its own, weights drawn. From then on nothing may be allocated.
 class StandInRun {
  public:
-  explicit StandInRun(const std::vector<std::string>& overrides = {}, bool profile = false)
+  explicit StandInRun(const std::vector<std::string>& overrides = {}, bool profile = false, int devices = 1)
       : recipe_(hybrid(overrides)), compiled_(compile_for_gpus(recipe_)) {
+    machine().devices = devices;
     runtime::LoadOptions options = runtime::load_options(recipe_, compiled_.mesh.chips());
     options.profile = profile;
     options.wait_limit = std::chrono::seconds(20);

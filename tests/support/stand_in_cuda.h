@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the libraries that stand in for NVIDIA's show to tests: every launch, copy and fill with the device memory it
 // was handed, what is allocated, and what no caller may do. Device memory is memory of the host; kernels and products
-// do nothing. A folder holds libcuda.so.1, libcublasLt.so.13 and libnvrtc.so.13: a copy of it is another machine, with
-// a state of its own.
+// do nothing. Every device has memory, a context, streams, events and code of its own. A folder holds libcuda.so.1,
+// libcublasLt.so.13 and libnvrtc.so.13: a copy of it is another machine, with a state of its own.
 #pragma once
 
 #include <cstddef>
@@ -27,21 +27,27 @@ struct Operation {
   std::vector<Range> ranges = {};
   std::vector<size_t> entries = {};  // of a kernel's table: how many of the ranges each has; empty: there is none
   bool replayed = false;             // as part of a graph
+  int device = 0;                    // whose stream it was enqueued on
   Range host = {};                   // of an upload or a download: memory of the host
 };
+
+inline constexpr int kMaxDevices = 8;
 
 struct Machine {
   // Set by tests; the first two before the driver is opened.
   int driver_version = 13000;
-  int devices = 1;
+  int devices = 1;                   // at most kMaxDevices
+  std::map<int, std::string> names;  // of devices that are no "NVIDIA H200"
+  bool has_peers = true;             // each device may be let to access memory of the others
   int capability = 90;
-  size_t memory_bytes = size_t{4} << 30;
-  size_t taken_bytes = 0;              // of these, by other programs
-  bool is_loaded = false;              // nothing may be allocated or created any more
-  std::map<std::string, int> answers;  // what a call answers instead of doing anything, by symbol
+  size_t memory_bytes = size_t{4} << 30;  // of each
+  size_t taken_bytes = 0;                 // of these, by other programs
+  bool is_loaded = false;                 // nothing may be allocated or created any more
+  std::map<std::string, int> answers;     // what a call answers instead of doing anything, by symbol
 
   // What happened.
   std::map<uint64_t, size_t> allocated;  // bytes by address
+  std::map<uint64_t, int> places;        // the same: on which device
   std::vector<Operation> operations;     // in the order in which they ran
   std::vector<std::string> breaches;     // a sentence each
   int graphs = 0;                        // made

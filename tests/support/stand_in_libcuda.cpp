@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,8 @@ namespace {
 using namespace megacpp::stand_in_cuda;
 using megacpp::runtime::cuda::LaunchConfig;
 
-constexpr int kInvalidValue = 1, kNoMemory = 2, kInvalidContext = 201, kInvalidHandle = 400, kUnjoined = 904,
-              kIsolation = 905;
+constexpr int kInvalidValue = 1, kNoMemory = 2, kInvalidContext = 201, kNoPeerAccess = 217, kInvalidHandle = 400,
+              kPeerAccessEnabled = 704, kUnjoined = 904, kIsolation = 905;
 constexpr size_t kAlign = 256;
 
 struct Step {
@@ -39,16 +40,26 @@ struct Captured {
   std::vector<StreamState*> streams = {};  // that take part, the origin first
 };
 struct StreamState {
+  int device = 0;
   Captured* captured = nullptr;
   Before before = {};
 };
 struct EventState {
+  int device = 0;
   double seconds = 0;
   int capture = 0;  // that it was recorded in; 0: none
   Before before = {};
 };
 struct FunctionState {
   std::string name;
+  int device = 0;
+};
+struct ModuleState {
+  int device = 0;
+  std::vector<std::unique_ptr<FunctionState>> functions = {};
+};
+struct ContextState {
+  std::set<const void*> peers = {};  // contexts whose memory it may access
 };
 
 std::recursive_mutex mutex;
@@ -56,7 +67,7 @@ Machine machine;
 double clock_seconds = 0;
 int captures = 0;                        // begun
 std::map<int, Captured*> open_captures;  // by number
-int context_object = 0;
+ContextState contexts[kMaxDevices];      // primary, by device
 thread_local void* current_context = nullptr;
 
 /// At addresses of their own: what kernels are handed is searched for pointers, and two numbers side by side, or a
@@ -73,6 +84,26 @@ void* map_device_memory(size_t bytes) {
 }
 
 void breach(const std::string& what) { machine.breaches.push_back(what); }
+
+/// -1: there is none.
+int current_device() {
+  if (current_context == nullptr) return -1;
+  return static_cast<int>(static_cast<ContextState*>(current_context) - contexts);
+}
+
+/// What runs on a stream, and the code of it, is of the device whose context is current.
+bool require_current(const std::string& what, int device) {
+  if (device == current_device()) return true;
+  breach(what + " of device " + std::to_string(device) + " while the context of another is current");
+  return false;
+}
+
+size_t used_bytes(int device) {
+  size_t used = machine.taken_bytes;
+  for (const auto& [address, bytes] : machine.allocated)
+    if (machine.places.at(address) == device) used += bytes;
+  return used;
+}
 
 /// Whether the call may go on; else what it answers is in `result`.
 bool may_call(const char* symbol, int& result, bool needs_context = true) {
@@ -95,11 +126,25 @@ bool may_create(const char* symbol, int& result) {
   return true;
 }
 
-bool is_device_memory(uint64_t address, size_t bytes) {
+/// On which device it is; -1: it is memory of none.
+int device_of(uint64_t address, size_t bytes) {
   auto at = machine.allocated.upper_bound(address);
-  if (at == machine.allocated.begin()) return false;
+  if (at == machine.allocated.begin()) return -1;
   --at;
-  return address + bytes <= at->first + at->second;
+  return address + bytes <= at->first + at->second ? machine.places.at(at->first) : -1;
+}
+
+bool is_device_memory(uint64_t address, size_t bytes) { return device_of(address, bytes) >= 0; }
+
+/// Memory of other devices needs access, which is of each direction alone.
+void check_access(const Operation& operation) {
+  for (const Range& range : operation.ranges) {
+    const int owner = device_of(range.address, range.bytes);
+    if (owner < 0 || owner == operation.device) continue;
+    if (!contexts[operation.device].peers.contains(&contexts[owner]))
+      breach("device " + std::to_string(operation.device) + " touches memory of device " + std::to_string(owner) +
+             " without access");
+  }
 }
 
 bool require_device_memory(const char* symbol, uint64_t address, size_t bytes) {
@@ -117,6 +162,9 @@ void run(Step step, bool replayed) {
 
 void enqueue(void* stream, Step step) {
   auto* const state = static_cast<StreamState*>(stream);
+  step.operation.device = state == nullptr ? std::max(current_device(), 0) : state->device;
+  require_current("work on a stream", step.operation.device);
+  check_access(step.operation);
   if (state == nullptr || state->captured == nullptr) return run(std::move(step), false);
   state->captured->steps.push_back(std::move(step));
   state->captured->before.push_back(state->before);
@@ -229,9 +277,11 @@ int cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
   return ordinal < machine.devices ? 0 : 101;
 }
-int cuDeviceGetName(char* name, int length, int) {
+int cuDeviceGetName(char* name, int length, int device) {
   CALL(cuDeviceGetName, false);
-  std::snprintf(name, static_cast<size_t>(length), "NVIDIA H200");
+  const auto other = machine.names.find(device);
+  std::snprintf(name, static_cast<size_t>(length), "%s",
+                other == machine.names.end() ? "NVIDIA H200" : other->second.c_str());
   return 0;
 }
 int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
@@ -266,9 +316,9 @@ int cuDeviceTotalMem_v2(size_t* bytes, int) {
   *bytes = machine.memory_bytes;
   return 0;
 }
-int cuDevicePrimaryCtxRetain(void** context, int) {
+int cuDevicePrimaryCtxRetain(void** context, int device) {
   CALL(cuDevicePrimaryCtxRetain, false);
-  *context = &context_object;
+  *context = &contexts[device];
   return 0;
 }
 int cuDevicePrimaryCtxRelease_v2(int) {
@@ -280,26 +330,34 @@ int cuCtxSetCurrent(void* context) {
   current_context = context;
   return 0;
 }
+int cuDeviceCanAccessPeer(int* can, int device, int peer) {
+  CALL(cuDeviceCanAccessPeer, false);
+  *can = machine.has_peers && device != peer ? 1 : 0;
+  return 0;
+}
+int cuCtxEnablePeerAccess(void* peer, unsigned flags) {
+  CALL(cuCtxEnablePeerAccess);
+  if (flags != 0 || peer == current_context) return kInvalidValue;
+  if (!machine.has_peers) return kNoPeerAccess;
+  return static_cast<ContextState*>(current_context)->peers.insert(peer).second ? 0 : kPeerAccessEnabled;
+}
 
 int cuMemGetInfo_v2(size_t* free, size_t* total) {
   CALL(cuMemGetInfo_v2);
-  size_t used = machine.taken_bytes;
-  for (const auto& [address, bytes] : machine.allocated) used += bytes;
   *total = machine.memory_bytes;
-  *free = machine.memory_bytes - std::min(used, machine.memory_bytes);
+  *free = machine.memory_bytes - std::min(used_bytes(current_device()), machine.memory_bytes);
   return 0;
 }
 int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   CREATE(cuMemAlloc_v2);
-  size_t used = machine.taken_bytes;
-  for (const auto& [at, size] : machine.allocated) used += size;
   if (bytes == 0) return kInvalidValue;
-  if (used + bytes > machine.memory_bytes) return kNoMemory;
+  if (used_bytes(current_device()) + bytes > machine.memory_bytes) return kNoMemory;
   void* const memory = map_device_memory(bytes);
   if (memory == nullptr) return kNoMemory;
   std::memset(memory, 0xFF, bytes);
   *address = reinterpret_cast<uint64_t>(memory);
   machine.allocated[*address] = bytes;
+  machine.places[*address] = current_device();
   return 0;
 }
 int cuMemFree_v2(uint64_t address) {
@@ -311,6 +369,7 @@ int cuMemFree_v2(uint64_t address) {
   }
   munmap(reinterpret_cast<void*>(address), allocated->second);
   machine.allocated.erase(allocated);
+  machine.places.erase(address);
   return 0;
 }
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
@@ -364,7 +423,7 @@ int cuMemsetD32Async(uint64_t to, unsigned value, size_t count, void* stream) {
 
 int cuStreamCreate(void** stream, unsigned) {
   CREATE(cuStreamCreate);
-  *stream = new StreamState;
+  *stream = new StreamState{.device = current_device()};
   return 0;
 }
 int cuStreamDestroy_v2(void* stream) {
@@ -403,7 +462,7 @@ int cuStreamWaitEvent(void* stream, void* event, unsigned) {
 int cuStreamBeginCapture_v2(void* stream, int) {
   CALL(cuStreamBeginCapture_v2);
   auto& origin = *static_cast<StreamState*>(stream);
-  if (origin.captured != nullptr) return kInvalidHandle;
+  if (origin.captured != nullptr || !require_current("a capture", origin.device)) return kInvalidHandle;
   auto* const captured = new Captured{.number = ++captures};
   open_captures[captured->number] = captured;
   take_part(origin, *captured);
@@ -415,7 +474,7 @@ int cuStreamEndCapture(void* stream, void** graph) {
   *graph = nullptr;
   if (captured == nullptr) return kInvalidHandle;
   const bool is_whole = captured->streams.front() == stream && is_joined(*captured);
-  for (StreamState* const each : captured->streams) *each = {};
+  for (StreamState* const each : captured->streams) *each = {.device = each->device};
   open_captures.erase(captured->number);
   captured->streams.clear();
   if (is_whole) {
@@ -429,7 +488,7 @@ int cuStreamEndCapture(void* stream, void** graph) {
 
 int cuEventCreate(void** event, unsigned) {
   CREATE(cuEventCreate);
-  *event = new EventState;
+  *event = new EventState{.device = current_device()};
   return 0;
 }
 int cuEventDestroy_v2(void* event) {
@@ -440,8 +499,12 @@ int cuEventDestroy_v2(void* event) {
 int cuEventRecord(void* event, void* stream) {
   CALL(cuEventRecord);
   auto& recorded = *static_cast<EventState*>(event);
-  recorded = {.seconds = clock_seconds};
   const auto* const state = static_cast<StreamState*>(stream);
+  if (state != nullptr && state->device != recorded.device) {
+    breach("an event is recorded on a stream of another device");
+    return kInvalidHandle;
+  }
+  recorded = {.device = recorded.device, .seconds = clock_seconds};
   if (state == nullptr || state->captured == nullptr) return 0;
   recorded.capture = state->captured->number;
   recorded.before = state->before;
@@ -474,8 +537,9 @@ int cuGraphUpload(void*, void*) {
   CALL(cuGraphUpload);
   return 0;
 }
-int cuGraphLaunch(void* executable, void*) {
+int cuGraphLaunch(void* executable, void* stream) {
   CALL(cuGraphLaunch);
+  require_current("a graph", static_cast<StreamState*>(stream)->device);
   ++machine.graph_launches;
   for (const Step& step : static_cast<Captured*>(executable)->steps) run(step, true);
   return 0;
@@ -494,18 +558,20 @@ int cuGraphDestroy(void* graph) {
 int cuModuleLoadData(void** module, const void* image) {
   CREATE(cuModuleLoadData);
   if (image == nullptr) return 200;
-  *module = new std::vector<std::unique_ptr<FunctionState>>;
+  *module = new ModuleState{.device = current_device()};
   return 0;
 }
 int cuModuleUnload(void* module) {
   CALL(cuModuleUnload);
-  delete static_cast<std::vector<std::unique_ptr<FunctionState>>*>(module);
+  require_current("a module", static_cast<ModuleState*>(module)->device);
+  delete static_cast<ModuleState*>(module);
   return 0;
 }
 int cuModuleGetFunction(void** function, void* module, const char* name) {
   CALL(cuModuleGetFunction);
-  auto& functions = *static_cast<std::vector<std::unique_ptr<FunctionState>>*>(module);
-  *function = functions.emplace_back(new FunctionState{name}).get();
+  auto& owner = *static_cast<ModuleState*>(module);
+  require_current("a module", owner.device);
+  *function = owner.functions.emplace_back(new FunctionState{.name = name, .device = owner.device}).get();
   return 0;
 }
 int cuFuncGetAttribute(int* value, int, void*) {
@@ -527,6 +593,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** paramete
        {config->grid[0], config->grid[1], config->grid[2], config->block[0], config->block[1], config->block[2]})
     if (size == 0) return kInvalidValue;
   if (config->block[0] * config->block[1] * config->block[2] > 1024) return kInvalidValue;
+  require_current("a function", static_cast<FunctionState*>(function)->device);
   const std::string& name = static_cast<FunctionState*>(function)->name;
   const size_t bytes = *static_cast<const size_t*>(parameters[1]);
   enqueue(config->stream,
