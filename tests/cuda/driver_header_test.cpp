@@ -50,7 +50,7 @@ static_assert(static_cast<int>(MapType::f32) == CU_TENSOR_MAP_DATA_TYPE_FLOAT32)
 static_assert(static_cast<int>(MapType::bf16) == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
 static_assert(static_cast<int>(Swizzle::bytes_128) == CU_TENSOR_MAP_SWIZZLE_128B);
 static_assert(kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kNoDevice == CUDA_ERROR_NO_DEVICE);
-static_assert(kNotReady == CUDA_ERROR_NOT_READY);
+static_assert(kNotReady == CUDA_ERROR_NOT_READY && kPeerAccessEnabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 
 TEST(CudaDriverHeaderTest, OurDeclarationsAreThoseOfTheHeader) {
   SUCCEED() << "compared while this was compiled, with the header of CUDA " << CUDA_VERSION;

@@ -58,11 +58,8 @@ class NcclChipsTest : public ::testing::Test {
       gpu->attach();
       std::shared_ptr<collectives::World> control =
           processes.transport(process).make({.chips = kProcesses, .wait_limit = limit});
-      const std::unique_ptr<collectives::World> world = runtime::cuda::make_device_world({.control = control,
-                                                                                          .driver = gpu->driver(),
-                                                                                          .toolbox = gpu->toolbox(),
-                                                                                          .context = gpu->context(),
-                                                                                          .wait_limit = limit});
+      const std::unique_ptr<collectives::World> world =
+          runtime::cuda::make_device_world({.control = control, .gpus = {gpu}, .wait_limit = limit});
       const auto chip = static_cast<int64_t>(process);
       try {
         body(process, dynamic_cast<DeviceCommunicator&>(world->communicator(chip)));

@@ -117,11 +117,8 @@ std::vector<int> run_gpu_processes(int64_t processes, std::chrono::milliseconds 
     std::shared_ptr<collectives::World> control =
         socket_transport(std::move(endpoint)).make({.chips = processes, .wait_limit = wait_limit});
     runtime::plugins::share_gpus(*control, {.machine = runtime::host_name(), .gpus = {gpu.properties().uuid}});
-    const std::unique_ptr<collectives::World> world = runtime::cuda::make_device_world({.control = std::move(control),
-                                                                                        .driver = gpu.driver(),
-                                                                                        .toolbox = gpu.toolbox(),
-                                                                                        .context = gpu.context(),
-                                                                                        .wait_limit = wait_limit});
+    const std::unique_ptr<collectives::World> world = runtime::cuda::make_device_world(
+        {.control = std::move(control), .gpus = {gpu_here().gpu}, .wait_limit = wait_limit});
     return body({.gpu = gpu, .world = *world, .chip = process});
   });
 }

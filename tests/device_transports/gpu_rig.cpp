@@ -48,11 +48,8 @@ std::unique_ptr<collectives::World> make_virtual_chips(const collectives::WorldO
   const Gpu& gpu = *gpu_here().gpu;
   gpu.attach();
   std::shared_ptr<collectives::World> control = collectives::inproc_transport().make(options);
-  return runtime::cuda::make_device_world({.control = std::move(control),
-                                           .driver = gpu.driver(),
-                                           .toolbox = gpu.toolbox(),
-                                           .context = gpu.context(),
-                                           .wait_limit = options.wait_limit});
+  return runtime::cuda::make_device_world(
+      {.control = std::move(control), .gpus = {gpu_here().gpu}, .wait_limit = options.wait_limit});
 }
 
 }  // namespace

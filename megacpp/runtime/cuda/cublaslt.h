@@ -70,7 +70,7 @@ struct LtAddresses {
 enum class LtOrigin {
   kept,        // by an earlier load
   searched,    // now
-  shared,      // by another process of the run
+  shared,      // by another process of the run, or for the first GPU of this one
   unsearched,  // the library's first proposal, where a search was wanted
   small,       // the library's first proposal for a product that is not worth a search
 };

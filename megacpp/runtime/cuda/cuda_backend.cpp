@@ -23,6 +23,7 @@
 #include "megacpp/runtime/cuda/gpu.h"
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/nvrtc.h"
+#include "megacpp/runtime/cuda/peer_gpus.h"
 #include "megacpp/runtime/cuda/required_kernels.h"
 #include "megacpp/runtime/fault_injection.h"
 #include "megacpp/runtime/host_use.h"
@@ -41,30 +42,39 @@ constexpr int64_t kFullRateRows = 8192;
 // shared, clusters that could be one launch would wait for one another.
 constexpr int64_t kSeparateBytes = 4 * kEnoughBlocks * kPartialBytes;
 
-// All processes together.
-std::shared_ptr<Gpu> open_gpu(collectives::World& world, const LoadParts& parts) {
+// All processes together. One with all chips takes as many GPUs as it sees and has chips for, one of several takes one.
+Gpus open_gpus(collectives::World& world, const LoadParts& parts) {
   const Driver& driver = open_driver(driver_place(parts.libraries));
-  const plugins::GpusOfProcess own{.machine = host_name(), .gpus = visible_gpus(driver)};
-  const plugins::GpuShare share = plugins::share_gpus(world, own);
-  const int ordinal = static_cast<int>(share.devices.front());
-  return std::make_shared<Gpu>(
-      driver, Gpu::Options{.ordinal = ordinal, .libraries = parts.libraries, .find_cubin = parts.find_cubin});
+  plugins::GpusOfProcess own{.machine = host_name(), .gpus = visible_gpus(driver)};
+  if (world.has_all_chips()) own.chips = std::min(world.chips(), static_cast<int64_t>(std::ssize(own.gpus)));
+  Gpus gpus;
+  for (const int64_t device : plugins::share_gpus(world, own).devices)
+    gpus.push_back(std::make_shared<Gpu>(driver, Gpu::Options{.ordinal = static_cast<int>(device),
+                                                              .libraries = parts.libraries,
+                                                              .find_cubin = parts.find_cubin}));
+  connect_peers(gpus);
+  return gpus;
 }
 
-memory::FitCheck check_fit_on(const Gpu& gpu, const compile::Compiled& compiled, const collectives::World& world,
-                              const LoadOptions& options) {
+// Of the chips on the GPU at this place.
+memory::FitCheck check_fit_on(const Gpus& gpus, size_t place, const compile::Compiled& compiled,
+                              const collectives::World& world, const LoadOptions& options) {
   std::vector<const memory::MemoryPlan*> plans(static_cast<size_t>(world.chips()));
-  for (const int64_t chip : world.local_chips()) plans[static_cast<size_t>(chip)] = &compiled.programs_of(chip).memory;
+  for (const int64_t chip : world.local_chips())
+    if (gpu_of_chip(chip, world.chips(), gpus.size()) == place)
+      plans[static_cast<size_t>(chip)] = &compiled.programs_of(chip).memory;
+  const Gpu& gpu = *gpus[place];
+  gpu.attach();
   return memory::check_fit(
       plans,
       {.of_chips = options.limits, .machine_bytes = gpu.free_bytes(), .shared_class = memory::OomClass::compile});
 }
 
-// The world has events and memory of the GPU: the context goes after it, whoever lets go last.
-std::shared_ptr<collectives::World> kept_with(std::shared_ptr<Gpu> gpu, std::shared_ptr<collectives::World> world) {
+// The world has events and memory of the GPUs: their contexts go after it, whoever lets go last.
+std::shared_ptr<collectives::World> kept_with(Gpus gpus, std::shared_ptr<collectives::World> world) {
   collectives::World* const same = world.get();
-  return {same, [gpu = std::move(gpu), world = std::move(world)](collectives::World*) mutable {
-            gpu->driver().ctx_set_current.attempt(gpu->context());
+  return {same, [gpus = std::move(gpus), world = std::move(world)](collectives::World*) mutable {
+            gpus.front()->driver().ctx_set_current.attempt(gpus.front()->context());
             world.reset();
           }};
 }
@@ -74,35 +84,54 @@ Connection connect_chip(std::shared_ptr<DeviceLink> link) {
           .wait = [link] { link->wait(); }};
 }
 
-std::string path_on(const Gpu& gpu, const collectives::World& world) {
-  return fmt::format("cuda, {}, driver for CUDA {}{}", gpu.properties().name, version_text(gpu.driver().version),
-                     collectives::path_over_processes(world));
+// "cuda, 2 x NVIDIA H200, driver for CUDA 13.0".
+std::string path_on(const Gpus& gpus, const collectives::World& world) {
+  const Gpu& gpu = *gpus.front();
+  const std::string count = gpus.size() == 1 ? "" : fmt::format("{} x ", gpus.size());
+  return fmt::format("cuda, {}{}, driver for CUDA {}{}", count, gpu.properties().name,
+                     version_text(gpu.driver().version), collectives::path_over_processes(world));
 }
 
 /// Of a load, for who asks while and after it runs.
 struct LoadFacts {
-  int64_t planned_bytes = 0;      // on the GPU, of all its chips
-  int64_t host_bytes = 0;         // of pinned memory, the same
-  double context_seconds = 0;     // the driver, the context of the GPU and its code
-  double memory_seconds = 0;      // arenas and pinned memory
-  double connecting_seconds = 0;  // of communicators with other processes
-  int64_t connection_bytes = 0;   // of the GPU that these took, beside the plans
+  std::vector<int64_t> planned_bytes = {};      // by GPU, of all its chips
+  std::map<int64_t, int64_t> chip_limits = {};  // bytes by chip
+  int64_t host_bytes = 0;                       // of pinned memory, of all chips
+  double context_seconds = 0;                   // the driver, the contexts of the GPUs and their code
+  double memory_seconds = 0;                    // arenas and pinned memory
+  double connecting_seconds = 0;                // of communicators with other processes
+  int64_t connection_bytes = 0;                 // of the GPU that these took, beside the plans
 };
+
+// Every GPU has room for its chips: else nothing is obtained on any.
+void require_fit(const Gpus& gpus, const compile::Compiled& compiled, const collectives::World& world,
+                 const LoadOptions& options, LoadFacts& facts) {
+  for (size_t place = 0; place < gpus.size(); ++place) {
+    const memory::FitCheck fit = check_fit_on(gpus, place, compiled, world, options);
+    if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, gpus[place]->properties().name);
+    facts.planned_bytes.push_back(fit.total_bytes);
+    for (const memory::ChipFit& chip : fit.chips) facts.chip_limits[chip.chip] = chip.limit_bytes;
+  }
+}
 
 // What lies on the card beside the plans is the driver's and other programs'; how products are computed may differ
 // between runs that searched and runs that kept.
-std::vector<std::string> notes_on(const Gpu& gpu, const LoadFacts& facts) {
-  gpu.attach();
-  const int64_t used = gpu.properties().memory_bytes - gpu.free_bytes();
-  std::vector<std::string> notes = {fmt::format("{} planned on {}, {} beside it: context, code and other programs",
-                                                memory::human_bytes(facts.planned_bytes), gpu.properties().name,
-                                                memory::human_bytes(used - facts.planned_bytes))};
+std::vector<std::string> notes_on(const Gpus& gpus, const LoadFacts& facts) {
+  std::vector<std::string> notes;
+  for (size_t place = 0; place < gpus.size(); ++place) {
+    const Gpu& gpu = *gpus[place];
+    gpu.attach();
+    const int64_t planned = facts.planned_bytes[place], used = gpu.properties().memory_bytes - gpu.free_bytes();
+    notes.push_back(fmt::format("{} planned on {}, {} beside it: context, code and other programs",
+                                memory::human_bytes(planned), gpu.properties().name,
+                                memory::human_bytes(used - planned)));
+  }
   if (facts.host_bytes > 0)
     notes.push_back(fmt::format("{} in pinned memory of {}", memory::human_bytes(facts.host_bytes), host_name()));
   if (facts.connection_bytes > 0)
     notes.push_back(fmt::format("{} of these were taken while NCCL connected the processes, and are in no plan",
                                 memory::human_bytes(facts.connection_bytes)));
-  const CublasLt* const products = gpu.toolbox().loaded_products();
+  const CublasLt* const products = gpus.front()->toolbox().loaded_products();
   if (std::string text = products == nullptr ? "" : choices_text(*products); !text.empty())
     notes.push_back(std::move(text));
   return notes;
@@ -140,12 +169,16 @@ std::string products_note(const CublasLt* products) {
   return counts_text(counts);
 }
 
-// Processes that are joined through NCCL have a part more.
-std::vector<base::TimedPart> parts_on(const Gpu& gpu, const LoadFacts& facts, double seconds_of_chips) {
-  Toolbox& toolbox = gpu.toolbox();
-  const double code = toolbox.load_seconds().code, products = toolbox.load_seconds().products;
-  const std::string code_from = code_note(toolbox.loaded_compiler());
-  const std::string products_from = products_note(toolbox.loaded_products());
+// Processes that are joined through NCCL have a part more. Where code and algorithms come from is said of the first
+// GPU, which others follow.
+std::vector<base::TimedPart> parts_on(const Gpus& gpus, const LoadFacts& facts, double seconds_of_chips) {
+  double code = 0, products = 0;
+  for (const std::shared_ptr<Gpu>& gpu : gpus) {
+    code += gpu->toolbox().load_seconds().code;
+    products += gpu->toolbox().load_seconds().products;
+  }
+  const std::string code_from = code_note(gpus.front()->toolbox().loaded_compiler());
+  const std::string products_from = products_note(gpus.front()->toolbox().loaded_products());
   const double nodes = std::max(0.0, seconds_of_chips - facts.memory_seconds);
   std::vector<base::TimedPart> parts = {{.name = "context", .seconds = facts.context_seconds},
                                         {.name = "memory", .seconds = facts.memory_seconds},
@@ -166,26 +199,27 @@ std::string repeats_on(const Gpu& gpu) {
 }
 
 struct Placed {
-  std::shared_ptr<Gpu> gpu;                   // shared by its chips
-  std::shared_ptr<collectives::World> world;  // shared by its chips and the executable
-  std::shared_ptr<StepGraph> steps;           // shared by its chips
+  Gpus gpus;                                  // shared by the chips
+  std::shared_ptr<collectives::World> world;  // shared by the chips and the executable
+  std::shared_ptr<StepGraph> steps;           // shared by the chips
 };
 
 std::unique_ptr<ChipDevice> make_device(const compile::Compiled& compiled, const Placed& placed, int64_t chip) {
+  const std::shared_ptr<Gpu>& gpu = placed.gpus[gpu_of_chip(chip, placed.world->chips(), placed.gpus.size())];
   const auto connect = [&](Stream* stream) {
     return connect_chip(make_device_link({.mesh = compiled.mesh,
                                           .chip = chip,
                                           .communicator = placed.world->communicator(chip),
-                                          .driver = placed.gpu->driver(),
-                                          .toolbox = placed.gpu->toolbox(),
+                                          .driver = gpu->driver(),
+                                          .toolbox = gpu->toolbox(),
                                           .stream = stream}));
   };
   const memory::MemoryPlan& plan = compiled.programs_of(chip).memory;
-  return std::make_unique<CudaDevice>(placed.gpu, CudaDevice::Options{.chip = chip,
-                                                                      .arena_bytes = plan.total_bytes,
-                                                                      .host_bytes = plan.host_bytes,
-                                                                      .steps = placed.steps,
-                                                                      .connect = connect});
+  return std::make_unique<CudaDevice>(gpu, CudaDevice::Options{.chip = chip,
+                                                               .arena_bytes = plan.total_bytes,
+                                                               .host_bytes = plan.host_bytes,
+                                                               .steps = placed.steps,
+                                                               .connect = connect});
 }
 
 RequiredKernels required_kernels(const compile::Compiled& compiled, const std::vector<int64_t>& chips) {
@@ -193,6 +227,18 @@ RequiredKernels required_kernels(const compile::Compiled& compiled, const std::v
   for (const int64_t chip : chips)
     for (const compile::Program& program : compiled.programs_of(chip).programs) add_required(program.graph, required);
   return required;
+}
+
+// All processes together, and what the first GPU has the others of this process have too.
+void prepare_kernels_on(const Gpus& gpus, const RequiredKernels& required, collectives::World& world) {
+  const Gpu& first = *gpus.front();
+  first.attach();
+  prepare_kernels(required, first.toolbox(), world);
+  for (const std::shared_ptr<Gpu>& gpu : gpus) {
+    if (gpu.get() == &first) continue;
+    gpu->attach();
+    prepare_same_kernels(required, first.toolbox(), gpu->toolbox());
+  }
 }
 
 // All groups and messages of the programs are known now. On a card that processes share this counts what they take
@@ -207,12 +253,6 @@ void connect_on(const Gpu& gpu, collectives::World& world, LoadFacts& facts) {
       dynamic_cast<DeviceCommunicator&>(world.communicator(chip)).connect();
   });
   facts.connection_bytes = std::max<int64_t>(0, free - gpu.free_bytes());
-}
-
-std::map<int64_t, int64_t> limits_on(const memory::FitCheck& fit) {
-  std::map<int64_t, int64_t> limits;
-  for (const memory::ChipFit& chip : fit.chips) limits[chip.chip] = chip.limit_bytes;
-  return limits;
 }
 
 }  // namespace
@@ -247,36 +287,29 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
   std::shared_ptr<collectives::World> world = options.transport.make(world_of_run(compiled.mesh, options));
   try {
     const auto facts = std::make_shared<LoadFacts>();  // shared by what is asked while and after loading
-    const auto gpu = timed(facts->context_seconds, [&] { return open_gpu(*world, parts); });
-    const Driver& driver = gpu->driver();
-    const memory::FitCheck fit = check_fit_on(*gpu, compiled, *world, options);
-    if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, gpu->properties().name);
-    facts->planned_bytes = fit.total_bytes;
+    const Gpus gpus = timed(facts->context_seconds, [&] { return open_gpus(*world, parts); });
+    require_fit(gpus, compiled, *world, options, *facts);
     const HostUse use = own_host_use(compiled, *world, options);
     require_host_memory(*world, use);
     facts->host_bytes = use.offloaded_bytes;
-    prepare_kernels(required_kernels(compiled, world->local_chips()), gpu->toolbox(), *world);
-    world = kept_with(gpu, make_device_world({.control = world,
-                                              .driver = driver,
-                                              .toolbox = gpu->toolbox(),
-                                              .context = gpu->context(),
-                                              .wait_limit = options.wait_limit}));
+    prepare_kernels_on(gpus, required_kernels(compiled, world->local_chips()), *world);
+    world = kept_with(gpus, make_device_world({.control = world, .gpus = gpus, .wait_limit = options.wait_limit}));
     const std::function<bool()> has_failed = [world] { return world->has_failed(); };
-    const auto steps = std::make_shared<StepGraph>(
-        StepGraph::Options{.driver = driver, .chips = world->local_chips().size(), .has_failed = has_failed});
-    const auto device = [&compiled, facts, placed = Placed{gpu, world, steps}](int64_t chip) {
+    const auto steps = std::make_shared<StepGraph>(StepGraph::Options{
+        .driver = gpus.front()->driver(), .chips = world->local_chips().size(), .has_failed = has_failed});
+    const auto device = [&compiled, facts, placed = Placed{gpus, world, steps}](int64_t chip) {
       return timed(facts->memory_seconds, [&] { return make_device(compiled, placed, chip); });
     };
     auto executable = std::make_unique<NativeExecutable>(
         compiled, options,
-        NativeBackend{.path = path_on(*gpu, *world),
+        NativeBackend{.path = path_on(gpus, *world),
                       .world = world,
                       .device = device,
-                      .limits = limits_on(fit),
-                      .notes = [gpu, facts] { return notes_on(*gpu, *facts); },
-                      .load_parts = [gpu, facts](double chips) { return parts_on(*gpu, *facts, chips); },
-                      .repeats = [gpu] { return repeats_on(*gpu); }});
-    connect_on(*gpu, *world, *facts);
+                      .limits = facts->chip_limits,
+                      .notes = [gpus, facts] { return notes_on(gpus, *facts); },
+                      .load_parts = [gpus, facts](double chips) { return parts_on(gpus, *facts, chips); },
+                      .repeats = [gpus] { return repeats_on(*gpus.front()); }});
+    connect_on(*gpus.front(), *world, *facts);
     return executable;
   } catch (const std::exception& error) {
     world->abort(world->local_chips().front(), collectives::reason_of(error));

@@ -7,20 +7,18 @@
 #include <memory>
 
 #include "megacpp/collectives/world.h"
-#include "megacpp/runtime/cuda/toolbox.h"
+#include "megacpp/runtime/cuda/peer_gpus.h"
 
 namespace megacpp::runtime::cuda {
 
 struct DeviceWorldOptions {
   std::shared_ptr<collectives::World> control;
-  const Driver& driver;
-  Toolbox& toolbox;
-  Context* context;  // of this process's GPU
+  Gpus gpus;  // of this process, connected (connect_peers)
   std::chrono::milliseconds wait_limit = std::chrono::minutes(10);
 };
 
-/// All processes together. Driver and toolbox outlive it. All chips in this process: virtual chips of one GPU
-/// (virtual_chips.h). One chip in each of several: NCCL (nccl_chips.h). Any other deal is E1505.
+/// All processes together. All chips in this process: they are spread over its GPUs (virtual_chips.h). One chip in each
+/// of several: on the first GPU, by NCCL (nccl_chips.h); the GPU outlives it. Any other deal is E1505.
 std::unique_ptr<collectives::World> make_device_world(const DeviceWorldOptions& options);
 
 }  // namespace megacpp::runtime::cuda

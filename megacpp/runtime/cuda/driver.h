@@ -39,7 +39,7 @@ struct LaunchConfig {
 };
 
 /// What driver.h's users tell apart; all other numbers are errors too.
-inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNotReady = 600;
+inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNotReady = 600, kPeerAccessEnabled = 704;
 
 /// "CUDA_ERROR_OUT_OF_MEMORY (2)".
 std::string result_text(Result result);

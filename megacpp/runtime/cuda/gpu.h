@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One GPU of this machine with its primary context, which all virtual chips on it share, and the toolbox of their
-// kernels.
+// One GPU of this machine with its primary context, which all chips of the process on it share, and the toolbox of
+// their kernels.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +47,10 @@ class Gpu {
   /// Makes the context current on the calling thread. Everything below and every call of the driver needs that.
   void attach() const;
   int64_t free_bytes() const;
+  /// Whether the machine lets its kernels read and write memory of the other.
+  bool can_reach(const Gpu& other) const;
+  /// From here on they may. Both are of one driver, and can_reach() says yes.
+  void reach(const Gpu& other) const;
 
   const Driver& driver() const { return driver_; }
   Context* context() const { return context_; }

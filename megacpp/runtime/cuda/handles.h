@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and events of the driver with an owner. The context is current where they are made and where they go.
+// Streams and events of the driver with an owner. They are made on the GPU whose context is current, and go while the
+// context of any GPU is.
 #pragma once
 
 #include <utility>

@@ -135,6 +135,7 @@ struct PartOfAll {
   size_t part;
   std::span<const Address> operands;  // by index
   std::span<const Address> results;
+  MemberRange writes;  // of the results, by index
 
   int64_t members() const { return static_cast<int64_t>(operands.size()); }
   Runs runs(int64_t from, int64_t to) const {
@@ -142,7 +143,22 @@ struct PartOfAll {
   }
   std::span<const Address> operand(int64_t index) const { return operands.subspan(static_cast<size_t>(index), 1); }
   std::span<const Address> result(int64_t index) const { return results.subspan(static_cast<size_t>(index), 1); }
+  std::span<const Address> written_results() const {
+    return results.subspan(static_cast<size_t>(writes.begin), static_cast<size_t>(writes.end - writes.begin));
+  }
 };
+
+// The bytes of an all-reduce that one of its launches adds up. They begin and end where threads may move wide units.
+Runs reduced_run(const PartOfAll& all) {
+  const int64_t bytes = ir::num_elements(all.call.parts[all.part].shape) * ir::dtype_bytes(all.call.dtype);
+  const auto border = [&](int64_t member) {
+    return member == all.members() ? bytes : bytes / all.members() * member / kWideBytes * kWideBytes;
+  };
+  const int64_t begin = border(all.writes.begin);
+  Runs runs = whole_run(border(all.writes.end) - begin);
+  runs.source.first = runs.target.first = begin;
+  return runs;
+}
 
 // An operand is read once and written to every result; a piece of a sum is read on all members by one thread, which is
 // also why sums in place need no second step.
@@ -151,22 +167,19 @@ void add_part(TableWriter& table, const PartOfAll& all) {
   switch (all.call.kind) {
     case Kind::all_gather:
       for (int64_t from = 0; from < n; ++from)
-        table.add({.sources = all.operand(from), .targets = all.results, .runs = all.runs(from, 0)});
+        table.add({.sources = all.operand(from), .targets = all.written_results(), .runs = all.runs(from, 0)});
       return;
     case Kind::reduce_scatter:
-      for (int64_t to = 0; to < n; ++to)
+      for (int64_t to = all.writes.begin; to < all.writes.end; ++to)
         table.add({.sources = all.operands, .targets = all.result(to), .runs = all.runs(0, to)});
       return;
     case Kind::all_reduce:
-      table.add(
-          {.sources = all.operands,
-           .targets = all.results,
-           .runs = whole_run(ir::num_elements(all.call.parts[all.part].shape) * ir::dtype_bytes(all.call.dtype))});
+      table.add({.sources = all.operands, .targets = all.results, .runs = reduced_run(all)});
       return;
     case Kind::all_to_all:
     case Kind::permute:
       for (int64_t from = 0; from < n; ++from)
-        for (int64_t to = 0; to < n; ++to)
+        for (int64_t to = all.writes.begin; to < all.writes.end; ++to)
           table.add({.sources = all.operand(from), .targets = all.result(to), .runs = all.runs(from, to)});
       return;
     case Kind::send:
@@ -177,7 +190,8 @@ void add_part(TableWriter& table, const PartOfAll& all) {
 
 }  // namespace
 
-void tabulate(std::span<const Call* const> calls, std::span<Address> scratch, const EmitTable& emit) {
+void tabulate(std::span<const Call* const> calls, const MemberRange& writes, std::span<Address> scratch,
+              const EmitTable& emit) {
   const Call& call = *calls.front();
   const size_t n = calls.size();
   MEGACPP_CHECK(scratch.size() >= 2 * n) << "room for " << scratch.size() << " addresses of " << n << " members";
@@ -188,7 +202,9 @@ void tabulate(std::span<const Call* const> calls, std::span<Address> scratch, co
       scratch[member] = pointer_address(calls[member]->parts[part].in);
       scratch[n + member] = pointer_address(calls[member]->parts[part].out);
     }
-    add_part(table, {.call = call, .part = part, .operands = scratch.first(n), .results = scratch.subspan(n, n)});
+    add_part(
+        table,
+        {.call = call, .part = part, .operands = scratch.first(n), .results = scratch.subspan(n, n), .writes = writes});
   }
   table.finish();
 }

@@ -55,9 +55,18 @@ class TableWriter {
 /// Members of a group that one launch moves everything for: the most whose addresses fit into a piece.
 inline constexpr int64_t kMaxGroupMembers = kMaxAddresses / 2;
 
-/// Everything that a collective moves, for all its members at once. `calls`: by index in the group, with addresses of
-/// one device. `scratch`: room for two addresses a member.
-void tabulate(std::span<const collectives::Call* const> calls, std::span<Address> scratch, const EmitTable& emit);
+/// What one of several launches does for a collective: it writes the results of the members [begin, end). An all-reduce
+/// may be in place, so that whoever writes an element must be the one who reads it on all members: there it is the same
+/// part of every result, as large as these members are of all.
+struct MemberRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+/// Everything that a launch for `writes` moves; all of a collective for all of its members. `calls`: by index in the
+/// group, with addresses that the device of the launch reaches. `scratch`: room for two addresses a member.
+void tabulate(std::span<const collectives::Call* const> calls, const MemberRange& writes, std::span<Address> scratch,
+              const EmitTable& emit);
 
 /// A receive from a send that means the same movement.
 void tabulate_message(const collectives::Call& send, const collectives::Call& recv, const EmitTable& emit);

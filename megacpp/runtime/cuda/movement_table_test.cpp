@@ -54,13 +54,23 @@ class SkewedBuffer {
 
 struct MovementSetting {
   int64_t members = 1;
-  size_t skew = 0;  // bytes behind an aligned address at which every tensor begins
+  size_t skew = 0;       // bytes behind an aligned address at which every tensor begins
+  int64_t launches = 1;  // that share the movement, one after the other
 };
+
+// What each of so many launches writes.
+std::vector<MemberRange> shared_by(int64_t launches, int64_t members) {
+  std::vector<MemberRange> ranges;
+  for (int64_t i = 0; i < launches; ++i)
+    ranges.push_back({.begin = members * i / launches, .end = members * (i + 1) / launches});
+  return ranges;
+}
 
 // The calls of all members with their buffers, twice: for the table, and for the CPU's transport.
 class TwinExchange {
  public:
-  TwinExchange(const Call& call, const MovementSetting& setting) {
+  TwinExchange(const Call& call, const MovementSetting& setting)
+      : writes_(shared_by(setting.launches, setting.members)) {
     for (int64_t index = 0; index < setting.members; ++index)
       groups_.push_back({.members = std::vector<int64_t>(static_cast<size_t>(setting.members)), .index = index});
     for (int64_t index = 0; index < setting.members; ++index) {
@@ -76,10 +86,11 @@ class TwinExchange {
     for (const Call& call : ours_) ours.push_back(&call);
     for (const Call& call : theirs_) theirs.push_back(&call);
     std::vector<Address> scratch(2 * ours.size());
-    tabulate(ours, scratch, [this](const CollectiveParams& table) {
-      ++tables;
-      run_table(table);
-    });
+    for (const MemberRange& writes : writes_)
+      tabulate(ours, writes, scratch, [this](const CollectiveParams& table) {
+        ++tables;
+        run_table(table);
+      });
     std::vector<const void*> room(2 * theirs.size());
     for (int64_t step = 1; step <= collectives::steps_of(theirs.front()->kind); ++step)
       for (size_t index = 0; index < theirs.size(); ++index)
@@ -134,6 +145,7 @@ class TwinExchange {
     results_.push_back(std::move(out));
   }
 
+  std::vector<MemberRange> writes_;  // by launch
   std::deque<Group> groups_;
   std::vector<Call> ours_, theirs_;  // by index
   std::vector<TwinBuffers> operands_, results_;
@@ -167,6 +179,15 @@ TEST_P(MovementTableTest, LeavesWhatTheTransportOfTheCpuLeaves) {
       for (const DType dtype : kEveryDType)
         for (const Call& call : movement_samples(GetParam(), dtype, members))
           TwinExchange(call, {.members = members, .skew = skew}).run_and_compare();
+}
+
+TEST_P(MovementTableTest, SeveralLaunchesLeaveWhatOneLeaves) {
+  for (const int64_t members : {3, 8})
+    for (const int64_t launches : {2, 3})
+      for (const size_t skew : {0, 4})
+        for (const DType dtype : kEveryDType)
+          for (const Call& call : movement_samples(GetParam(), dtype, members))
+            TwinExchange(call, {.members = members, .skew = skew, .launches = launches}).run_and_compare();
 }
 
 TEST_P(MovementTableTest, SplitsBucketsThatAreLongerThanATable) {
@@ -204,6 +225,7 @@ TEST(MovementTableTest, ResultsMayShareBytesWithOperands) {
   constexpr size_t kMembers = 3, kPiece = 40;
   std::vector<std::vector<float>> whole(kMembers, std::vector<float>(kMembers * kPiece));
   std::vector<Group> groups(kMembers);
+  int64_t launches = 1;  // one after the other: the last reads what the first has left
   const auto run = [&](Kind kind, auto in, auto out, int64_t elements) {
     std::vector<Call> calls;
     for (size_t index = 0; index < kMembers; ++index) {
@@ -218,24 +240,57 @@ TEST(MovementTableTest, ResultsMayShareBytesWithOperands) {
     std::vector<const Call*> pointers;
     for (const Call& call : calls) pointers.push_back(&call);
     std::vector<Address> scratch(2 * kMembers);
-    tabulate(pointers, scratch, run_table);
+    for (const MemberRange& writes : shared_by(launches, kMembers)) tabulate(pointers, writes, scratch, run_table);
   };
   const auto all = [&](size_t index) { return whole[index].data(); };
   const auto own = [&](size_t index) { return whole[index].data() + index * kPiece; };
 
-  run(Kind::all_gather, own, all, kPiece);
-  for (size_t index = 0; index < kMembers; ++index)
-    for (size_t i = 0; i < kMembers * kPiece; ++i)
-      ASSERT_EQ(whole[index][i], static_cast<float>(1000 * (i / kPiece + 1)) + static_cast<float>(i));
+  for (launches = 1; launches <= static_cast<int64_t>(kMembers); ++launches) {
+    run(Kind::all_gather, own, all, kPiece);
+    for (size_t index = 0; index < kMembers; ++index)
+      for (size_t i = 0; i < kMembers * kPiece; ++i)
+        ASSERT_EQ(whole[index][i], static_cast<float>(1000 * (i / kPiece + 1)) + static_cast<float>(i));
 
-  run(Kind::all_reduce, all, all, kMembers * kPiece);
-  for (size_t index = 0; index < kMembers; ++index)
-    for (size_t i = 0; i < kMembers * kPiece; ++i) ASSERT_EQ(whole[index][i], 6000.0f + 3.0f * static_cast<float>(i));
+    run(Kind::all_reduce, all, all, kMembers * kPiece);
+    for (size_t index = 0; index < kMembers; ++index)
+      for (size_t i = 0; i < kMembers * kPiece; ++i) ASSERT_EQ(whole[index][i], 6000.0f + 3.0f * static_cast<float>(i));
 
-  run(Kind::reduce_scatter, all, own, kMembers * kPiece);
-  for (size_t index = 0; index < kMembers; ++index)
-    for (size_t i = index * kPiece; i < (index + 1) * kPiece; ++i)
-      ASSERT_EQ(whole[index][i], 6000.0f + 3.0f * static_cast<float>(i));
+    run(Kind::reduce_scatter, all, own, kMembers * kPiece);
+    for (size_t index = 0; index < kMembers; ++index)
+      for (size_t i = index * kPiece; i < (index + 1) * kPiece; ++i)
+        ASSERT_EQ(whole[index][i], 6000.0f + 3.0f * static_cast<float>(i));
+  }
+}
+
+// Every result has one launch that writes it, which is that of its member: the others only read there.
+TEST(MovementTableTest, ALaunchWritesResultsOfItsMembersAlone) {
+  constexpr size_t kMembers = 4, kPiece = 16;
+  for (const Kind kind : {Kind::all_gather, Kind::reduce_scatter, Kind::all_to_all, Kind::permute}) {
+    std::vector<std::vector<float>> in(kMembers, std::vector<float>(kMembers * kPiece)), out = in;
+    std::vector<Group> groups(kMembers);
+    std::vector<Call> calls;
+    for (size_t index = 0; index < kMembers; ++index) {
+      groups[index] = {.members = {0, 1, 2, 3}, .index = static_cast<int64_t>(index)};
+      const auto elements = static_cast<int64_t>(kind == Kind::all_gather ? kPiece : kMembers * kPiece);
+      calls.push_back({.kind = kind,
+                       .group = &groups[index],
+                       .parts = {{.in = in[index].data(), .out = out[index].data(), .shape = {elements}}},
+                       .where = "apart"});
+      calls.back().shift = 1;
+    }
+    std::vector<const Call*> pointers;
+    for (const Call& call : calls) pointers.push_back(&call);
+    std::vector<Address> scratch(2 * kMembers);
+    const std::array<Address, 2> own = {reinterpret_cast<Address>(out[2].data()),
+                                        reinterpret_cast<Address>(out[3].data())};
+    int targets = 0;
+    tabulate(pointers, {.begin = 2, .end = 4}, scratch, [&](const CollectiveParams& table) {
+      for (uint32_t p = 0; p < table.piece_count; ++p)
+        for (uint16_t i = 0; i < table.pieces[p].target_count; ++i, ++targets)
+          EXPECT_NE(std::ranges::find(own, table.addresses[table.pieces[p].targets + i]), own.end());
+    });
+    EXPECT_GE(targets, 2) << collectives::kind_name(kind);
+  }
 }
 
 TEST(MovementTableTest, AMessageIsCopiedWhole) {

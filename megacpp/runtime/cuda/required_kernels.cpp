@@ -23,4 +23,9 @@ void prepare_kernels(const RequiredKernels& required, Toolbox& toolbox, collecti
       base::seconds_of([&] { choose_algorithms_together(world, toolbox, required.products); });
 }
 
+void prepare_same_kernels(const RequiredKernels& required, const Toolbox& first, Toolbox& other) {
+  other.load_seconds().code += base::seconds_of([&] { other.generate(required.sources); });
+  other.load_seconds().products += base::seconds_of([&] { take_algorithms(first, other, required.products); });
+}
+
 }  // namespace megacpp::runtime::cuda

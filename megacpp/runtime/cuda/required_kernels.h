@@ -24,5 +24,7 @@ void add_required(const ir::Graph& graph, RequiredKernels& required);
 
 /// All processes together. Adds to Toolbox::load_seconds().
 void prepare_kernels(const RequiredKernels& required, Toolbox& toolbox, collectives::World& world);
+/// The same on another GPU of the process, which is current, by the algorithms of the first.
+void prepare_same_kernels(const RequiredKernels& required, const Toolbox& first, Toolbox& other);
 
 }  // namespace megacpp::runtime::cuda

@@ -65,18 +65,28 @@ FirstUsers first_users(collectives::World& world, const Problems& own) {
   return users;
 }
 
-/// What this process has chosen for these.
-Table chosen(Toolbox& toolbox, const std::vector<LtProblem>& problems) {
+/// What was chosen for these.
+Table choices_for(const std::vector<LtProblem>& problems, const std::map<std::string, LtChoice>& choices) {
   Table table;
-  if (problems.empty()) return table;
-  choose_algorithms(toolbox, problems);
-  const std::map<std::string, LtChoice>& choices = toolbox.products().choices();
   for (const LtProblem& problem : problems) {
     const auto choice = choices.find(to_string(problem));
     if (choice == choices.end()) continue;  // the library has none: our own kernel computes it
     table[choice->first] = {.words = words_of(choice->second.algorithm), .seconds = choice->second.seconds};
   }
   return table;
+}
+
+/// What this process chooses for these.
+Table chosen(Toolbox& toolbox, const std::vector<LtProblem>& problems) {
+  if (problems.empty()) return {};
+  choose_algorithms(toolbox, problems);
+  return choices_for(problems, toolbox.products().choices());
+}
+
+Problems by_text(const std::vector<LtProblem>& problems) {
+  Problems texts;
+  for (const LtProblem& problem : problems) texts.emplace(to_string(problem), problem);
+  return texts;
 }
 
 void take(Toolbox& toolbox, const Problems& own, const Table& decided) {
@@ -111,8 +121,7 @@ void agree(collectives::World& world, const std::vector<collectives::Field>& fie
 
 void choose_algorithms_together(collectives::World& world, Toolbox& toolbox, const std::vector<LtProblem>& problems) {
   if (world.has_all_chips()) return choose_algorithms(toolbox, problems);
-  Problems own;
-  for (const LtProblem& problem : problems) own.emplace(to_string(problem), problem);
+  const Problems own = by_text(problems);
   const FirstUsers users = first_users(world, own);
   std::vector<LtProblem> for_all;  // that this process is the first to have
   for (const LtProblem& problem : problems)
@@ -126,6 +135,22 @@ void choose_algorithms_together(collectives::World& world, Toolbox& toolbox, con
   for (const auto& [text, process] : users)
     fields.push_back({.name = text, .value = algorithm_text(own.contains(text) ? used : decided, text)});
   agree(world, fields);
+}
+
+void take_algorithms(const Toolbox& first, Toolbox& other, const std::vector<LtProblem>& problems) {
+  if (problems.empty()) return;
+  const Problems own = by_text(problems);
+  const Table decided = choices_for(problems, first.loaded_products()->choices());
+  take(other, own, decided);
+  const Table used = chosen(other, problems);
+  for (const auto& [text, problem] : own) {
+    const std::string wanted = algorithm_text(decided, text), got = algorithm_text(used, text);
+    MEGACPP_REQUIRE(got == wanted, E3103,
+                    ({.where = fmt::format("{} on {}", text, other.properties().uuid),
+                      .got = got,
+                      .wanted = fmt::format("{}, as on the first GPU of the process", wanted),
+                      .next = "choose GPUs of one kind with CUDA_VISIBLE_DEVICES"}));
+  }
 }
 
 }  // namespace megacpp::runtime::cuda

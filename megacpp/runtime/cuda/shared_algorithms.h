@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Algorithms of products over the processes of a run. Searches go by clocks, so that two processes would end with
-// different algorithms for the same product, and with different bits where chips take a value for the same. So the
-// first process that has a product chooses for all of them, and the others take that.
+// Algorithms of products over the processes and GPUs of a run. Searches go by clocks, so that two processes would end
+// with different algorithms for the same product, and with different bits where chips take a value for the same. So the
+// first process that has a product chooses for all of them, and the others take that; so do the GPUs of a process.
 #pragma once
 
 #include <vector>
@@ -16,5 +16,9 @@ namespace megacpp::runtime::cuda {
 /// chosen and the library refuses here is searched here; E3103 then, on all of them, since they would not compute
 /// alike.
 void choose_algorithms_together(collectives::World& world, Toolbox& toolbox, const std::vector<LtProblem>& problems);
+
+/// For another GPU of the process, which is current, what its first one has chosen. E3103 where the library refuses
+/// that on it.
+void take_algorithms(const Toolbox& first, Toolbox& other, const std::vector<LtProblem>& problems);
 
 }  // namespace megacpp::runtime::cuda

@@ -113,7 +113,7 @@ void StepGraph::arrive_and_wait() {
   while (generation_ == mine) {
     all_arrived_.wait_for(lock, kLookForFailures);
     MEGACPP_REQUIRE(generation_ != mine || !options_.has_failed(), E3101,
-                    ({.where = "the step of " + std::to_string(options_.chips) + " chips of one GPU",
+                    ({.where = "the step of " + std::to_string(options_.chips) + " chips of one process",
                       .got = "another chip of this process failed",
                       .wanted = "all of them to enqueue the step",
                       .next = "mend what that chip reports"}));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step of all chips of a process on one GPU as one graph. Every chip enqueues on a stream of its own, on a thread
-// of its own; once they have done so for real, the same is captured, all streams forked from that of the first chip and
-// joined to it again, and from then on the step of all of them is one launch.
+// The step of all chips of a process, on however many GPUs, as one graph. Every chip enqueues on a stream of its own,
+// on a thread of its own; once they have done so for real, the same is captured, all streams forked from that of the
+// first chip and joined to it again, and from then on the step of all of them is one launch.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +27,7 @@ class StepGraph {
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  /// A chip with its stream, at load: its number for run(). The context is current here and in all below.
+  /// A chip with its stream, at load: its number for run(). The context of its GPU is current here and in all below.
   size_t join(Stream* stream);
   /// A step of this chip, on its thread: what `enqueue` puts on its stream. The first one runs as it comes: libraries
   /// load the code of their kernels at its first launch. The second is kept, and every call must mean the same. Chips

@@ -8,7 +8,6 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/runtime/cuda/device_communicator.h"
-#include "megacpp/runtime/cuda/movement_table.h"
 
 namespace megacpp::runtime::cuda {
 
@@ -17,8 +16,8 @@ using collectives::Communicator;
 using collectives::Kind;
 using collectives::Ticket;
 
-/// A call that a chip has started and not finished. Its event first marks that the chip is ready; once the movement is
-/// enqueued, which waits for the mark, the same event marks its end.
+/// A call that a chip has started and not finished. Its event, of the chip's GPU, first marks that the chip is ready;
+/// once the movement is enqueued, which waits for the mark, the same event marks its end.
 struct VirtualChips::InFlight {
   explicit InFlight(const Driver& driver) : event(driver) {}
 
@@ -35,7 +34,9 @@ struct VirtualChips::InFlight {
 
 class VirtualChips::Chip final : public DeviceCommunicator {
  public:
-  Chip(VirtualChips& world, int64_t rank) : world_(world), rank_(rank), messages_(world.options_.driver) {
+  /// Its GPU is current.
+  Chip(VirtualChips& world, int64_t rank)
+      : world_(world), rank_(rank), gpu_(world.gpu_of(rank)), messages_(world.driver()), sent_(world.driver()) {
     add_idle(collectives::kMaxInFlight);
   }
 
@@ -47,13 +48,16 @@ class VirtualChips::Chip final : public DeviceCommunicator {
   void finish(Ticket ticket, collectives::Stream stream) override;
   void abort(const std::string& reason) override;
   // Nothing on the device waits for what is not enqueued.
-  void wait(Stream* stream) override { world_.options_.driver.stream_synchronize(stream); }
+  void wait(Stream* stream) override { world_.driver().stream_synchronize(stream); }
   // Members read each other's buffers.
   int64_t workspace_bytes(const Call&, int64_t) const override { return 0; }
 
   void wake() { wake_.notify_one(); }
+  size_t gpu() const { return gpu_; }
   /// Where messages to this chip move.
   Stream* messages() const { return messages_.get(); }
+  /// Where messages from this chip end that another GPU moves.
+  Stream* sent() const { return sent_.get(); }
   const Call* oldest_call() const { return active_.empty() ? nullptr : active_.front().call; }
   InFlight& in_flight(const Group& group, int64_t sequence);
   InFlight* oldest_message(Kind kind, int64_t peer, int64_t tag);
@@ -65,6 +69,7 @@ class VirtualChips::Chip final : public DeviceCommunicator {
     int64_t started = 0;
   };
 
+  void enter() const { world_.enter(gpu_); }
   void add_idle(int64_t count);
   void check_limit(const Call& call) const;
   void post_collective(InFlight& in_flight);
@@ -76,7 +81,9 @@ class VirtualChips::Chip final : public DeviceCommunicator {
 
   VirtualChips& world_;
   const int64_t rank_;
+  const size_t gpu_;
   const OwnedStream messages_;
+  const OwnedStream sent_;
   std::condition_variable wake_;  // something this chip may wait for has happened
   std::deque<OwnGroup> groups_;   // by Group::id
   std::list<InFlight> active_;    // in the order of start
@@ -87,18 +94,25 @@ class VirtualChips::Chip final : public DeviceCommunicator {
 
 // ---- All chips ----
 
-VirtualChips::VirtualChips(VirtualChipsOptions options) : options_(std::move(options)), kernel_(options_.toolbox) {
+VirtualChips::VirtualChips(VirtualChipsOptions options) : options_(std::move(options)) {
   MEGACPP_REQUIRE(chips() <= kMaxGroupMembers, E1505,
                   ({.where = "layout",
-                    .got = std::to_string(chips()) + " virtual chips on one GPU",
+                    .got = std::to_string(chips()) + " chips in one process",
                     .wanted = "at most " + std::to_string(kMaxGroupMembers),
                     .next = "take fewer chips, or one GPU for each of several processes"}));
-  enter();
+  for (const std::shared_ptr<Gpu>& gpu : options_.gpus) {
+    gpu->attach();
+    kernels_.emplace_back(gpu->toolbox());
+  }
   scratch_.resize(2 * static_cast<size_t>(chips()));
-  for (int64_t chip = 0; chip < chips(); ++chip) chips_.push_back(std::make_unique<Chip>(*this, chip));
+  for (int64_t chip = 0; chip < chips(); ++chip) {
+    enter(gpu_of(chip));
+    chips_.push_back(std::make_unique<Chip>(*this, chip));
+  }
 }
 
-VirtualChips::~VirtualChips() { options_.driver.ctx_set_current.attempt(options_.context); }
+// Streams and events go from any context.
+VirtualChips::~VirtualChips() { driver().ctx_set_current.attempt(options_.gpus.front()->context()); }
 
 collectives::Properties virtual_chips_properties() {
   return {.name = "cuda", .has_fixed_order_sums = true, .ordering = collectives::Ordering::stream};
@@ -123,41 +137,84 @@ std::vector<std::string> VirtualChips::gather(const std::string& own) {
 
 VirtualChips::Group& VirtualChips::group_of(const std::vector<int64_t>& members) {
   const auto known = std::ranges::find_if(groups_, [&](const Group& g) { return g.calls.members() == members; });
-  if (known != groups_.end()) return *known;
-  collectives::GroupCalls calls(members, local_chips());
-  return groups_.emplace_back(Group{std::move(calls), OwnedStream(options_.driver)});
+  return known != groups_.end() ? *known : groups_.emplace_back(make_group(members));
 }
 
+// Leaves the GPU of its last lane current.
+VirtualChips::Group VirtualChips::make_group(const std::vector<int64_t>& members) const {
+  Group group{.calls = collectives::GroupCalls(members, local_chips()), .lanes = {}};
+  for (int64_t index = 0; index < std::ssize(members); ++index) {
+    const size_t gpu = gpu_of(members[static_cast<size_t>(index)]);
+    if (group.lanes.empty() || group.lanes.back().gpu != gpu) {
+      enter(gpu);
+      group.lanes.push_back({.gpu = gpu,
+                             .members = {.begin = index, .end = index},
+                             .stream = OwnedStream(driver()),
+                             .moved = OwnedEvent(driver())});
+    }
+    group.lanes.back().members.end = index + 1;
+  }
+  return group;
+}
+
+const VirtualChips::Lane& VirtualChips::Group::lane_of(int64_t index) const {
+  return *std::ranges::find_if(lanes, [index](const Lane& lane) { return index < lane.members.end; });
+}
+
+// Who calls makes its own GPU current again.
 void VirtualChips::enqueue(Group& group, int64_t sequence) {
-  const Driver& driver = options_.driver;
-  Stream* const stream = group.stream.get();
+  for (const Lane& lane : group.lanes) move_part(lane, group, sequence);
+  join_parts(group);
+  const std::vector<int64_t>& members = group.calls.members();
+  for (int64_t index = 0; index < std::ssize(members); ++index) {
+    Chip& chip = at(members[static_cast<size_t>(index)]);
+    InFlight& each = chip.in_flight(group, sequence);
+    driver().event_record(each.event.get(), group.lane_of(index).stream.get());
+    each.is_enqueued = true;
+    chip.wake();
+  }
+}
+
+void VirtualChips::move_part(const Lane& lane, Group& group, int64_t sequence) {
+  enter(lane.gpu);
+  Stream* const stream = lane.stream.get();
   for (const int64_t member : group.calls.members())
     if (const InFlight& each = at(member).in_flight(group, sequence); each.is_marked)
-      driver.stream_wait_event(stream, each.event.get(), 0);
-  const auto launch = [this, stream](const CollectiveParams& table) { kernel_.run(table, stream); };
-  tabulate(group.calls.rendezvous(sequence).calls(), scratch_, launch);
-  for (const int64_t member : group.calls.members()) {
-    InFlight& each = at(member).in_flight(group, sequence);
-    driver.event_record(each.event.get(), stream);
-    each.is_enqueued = true;
-    at(member).wake();
-  }
+      driver().stream_wait_event(stream, each.event.get(), 0);
+  const auto launch = [&](const CollectiveParams& table) { kernels_[lane.gpu].run(table, stream); };
+  tabulate(group.calls.rendezvous(sequence).calls(), lane.members, scratch_, launch);
 }
 
+// A member's operand is free when all GPUs have read it, and a sum is whole when all have added theirs.
+void VirtualChips::join_parts(const Group& group) const {
+  if (group.lanes.size() == 1) return;
+  for (const Lane& lane : group.lanes) driver().event_record(lane.moved.get(), lane.stream.get());
+  for (const Lane& lane : group.lanes)
+    for (const Lane& other : group.lanes)
+      if (&lane != &other) driver().stream_wait_event(lane.stream.get(), other.moved.get(), 0);
+}
+
+// Who calls makes its own GPU current again.
 void VirtualChips::enqueue_message(InFlight& send, InFlight& recv) {
-  const Driver& driver = options_.driver;
-  Chip& receiver = at(send.call->peer);
+  Chip &receiver = at(send.call->peer), &sender = at(recv.call->peer);
   Stream* const stream = receiver.messages();
+  enter(receiver.gpu());
   for (const InFlight* end : {&send, &recv})
-    if (end->is_marked) driver.stream_wait_event(stream, end->event.get(), 0);
-  const auto launch = [this, stream](const CollectiveParams& table) { kernel_.run(table, stream); };
+    if (end->is_marked) driver().stream_wait_event(stream, end->event.get(), 0);
+  const auto launch = [&](const CollectiveParams& table) { kernels_[receiver.gpu()].run(table, stream); };
   tabulate_message(*send.call, *recv.call, launch);
-  for (InFlight* end : {&send, &recv}) {
-    driver.event_record(end->event.get(), stream);
-    end->is_enqueued = true;
-  }
-  at(recv.call->peer).wake();
+  driver().event_record(recv.event.get(), stream);
+  driver().event_record(send.event.get(), sender_stream(sender, receiver, recv));
+  send.is_enqueued = recv.is_enqueued = true;
+  sender.wake();
   receiver.wake();
+}
+
+// One of the sender's GPU that is behind the movement.
+Stream* VirtualChips::sender_stream(const Chip& sender, const Chip& receiver, const InFlight& recv) const {
+  if (sender.gpu() == receiver.gpu()) return receiver.messages();
+  driver().stream_wait_event(sender.sent(), recv.event.get(), 0);
+  return sender.sent();
 }
 
 // The first failure counts. Nothing is enqueued after it, and what is under way ends by itself: when this returns
@@ -168,8 +225,9 @@ void VirtualChips::fail(const collectives::Failure& failure) {
     options_.control->abort(failure.chip, failure.reason);
   }
   for (const std::unique_ptr<Chip>& chip : chips_) chip->wake();
-  for (const Group& group : groups_) options_.driver.stream_synchronize.attempt(group.stream.get());
-  for (const std::unique_ptr<Chip>& chip : chips_) options_.driver.stream_synchronize.attempt(chip->messages());
+  for (const Group& group : groups_)
+    for (const Lane& lane : group.lanes) driver().stream_synchronize.attempt(lane.stream.get());
+  for (const std::unique_ptr<Chip>& chip : chips_) driver().stream_synchronize.attempt(chip->messages());
 }
 
 bool VirtualChips::has_failed() {
@@ -184,24 +242,25 @@ void VirtualChips::check_alive(int64_t chip, const std::string& where) const {
 // ---- One chip ----
 
 void VirtualChips::Chip::add_idle(int64_t count) {
-  for (int64_t i = 0; i < count; ++i) idle_.emplace_back(world_.options_.driver);
+  for (int64_t i = 0; i < count; ++i) idle_.emplace_back(world_.driver());
 }
 
 const collectives::Group& VirtualChips::Chip::create_group(const std::vector<int64_t>& members) {
   for (const OwnGroup& own : groups_)
     if (own.group.members == members) return own.group;
   collectives::check_group(members, rank_, chips());
-  world_.enter();
   const Lock lock(world_.mutex_);
+  Group& shared = world_.group_of(members);
+  enter();
   add_idle(collectives::kMaxInFlight);
   collectives::Group group = {.members = members,
                               .index = std::ranges::find(members, rank_) - members.begin(),
                               .id = static_cast<int64_t>(groups_.size())};
-  return groups_.emplace_back(OwnGroup{std::move(group), world_.group_of(members)}).group;
+  return groups_.emplace_back(OwnGroup{std::move(group), shared}).group;
 }
 
 void VirtualChips::Chip::reserve_messages(int64_t count) {
-  world_.enter();
+  enter();
   const Lock lock(world_.mutex_);
   add_idle(count);
   message_limit_ += count;
@@ -209,7 +268,7 @@ void VirtualChips::Chip::reserve_messages(int64_t count) {
 
 Ticket VirtualChips::Chip::start(const Call& call, collectives::Stream stream) {
   collectives::check_call(call, chips());
-  world_.enter();
+  enter();
   const Lock lock(world_.mutex_);
   world_.check_alive(rank_, call.where);
   check_limit(call);
@@ -219,9 +278,10 @@ Ticket VirtualChips::Chip::start(const Call& call, collectives::Stream stream) {
   started.group = nullptr;
   started.is_enqueued = started.is_taken = false;
   started.is_marked = stream.handle != nullptr;
-  if (started.is_marked) world_.options_.driver.event_record(started.event.get(), static_cast<Stream*>(stream.handle));
+  if (started.is_marked) world_.driver().event_record(started.event.get(), static_cast<Stream*>(stream.handle));
   active_.splice(active_.end(), idle_, idle_.begin());
   collectives::is_point_to_point(call.kind) ? post_message(started) : post_collective(started);
+  enter();  // again: it may have enqueued for chips on other GPUs
   return {started.number};
 }
 
@@ -286,16 +346,16 @@ VirtualChips::InFlight* VirtualChips::Chip::oldest_message(Kind kind, int64_t pe
 }
 
 void VirtualChips::Chip::finish(Ticket ticket, collectives::Stream stream) {
-  world_.enter();
+  enter();
   Lock lock(world_.mutex_);
   const auto finished = std::ranges::find(active_, ticket.number, &InFlight::number);
   MEGACPP_CHECK(finished != active_.end()) << "ticket " << ticket.number << " is not in flight";
   wait_until_enqueued(lock, *finished);
   if (stream.handle != nullptr) {
-    world_.options_.driver.stream_wait_event(static_cast<Stream*>(stream.handle), finished->event.get(), 0);
+    world_.driver().stream_wait_event(static_cast<Stream*>(stream.handle), finished->event.get(), 0);
   } else {
     lock.unlock();
-    world_.options_.driver.event_synchronize(finished->event.get());
+    world_.driver().event_synchronize(finished->event.get());
     lock.lock();
   }
   if (finished->group != nullptr) finished->group->calls.rendezvous(finished->sequence).leave();
@@ -314,7 +374,7 @@ void VirtualChips::Chip::wait_until_enqueued(Lock& lock, const InFlight& in_flig
 }
 
 void VirtualChips::Chip::abort(const std::string& reason) {
-  world_.enter();
+  enter();
   const Lock lock(world_.mutex_);
   world_.fail({rank_, reason});
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chips of one process that share a GPU. Every chip has a host thread and a stream of its own; tensors move between
-// their arenas by one launch for all members of a call (movement_table.h), with sums in the order of the group.
+// The chips of one process, on one GPU or spread over several that reach each other's memory (peer_gpus.h). Every chip
+// has a host thread and a stream of its own; tensors move between their arenas by one launch for all members of a call
+// that are on a GPU (movement_table.h), with sums in the order of the group.
 // - start() marks on the chip's stream that its operands are there. The member that comes last enqueues, on a stream of
-//   the group, the whole movement behind the marks of all. finish() orders the chip's stream behind it.
+//   the group on each of its GPUs, the whole movement behind the marks of all. Each GPU writes the results of its own
+//   chips, and reads memory of the others for that. finish() orders the chip's stream behind what all of them do.
+// - Streams wait for events of any GPU, and record only events of their own.
 // - No host waits for the device. A stream cannot wait for a mark that nobody has set yet, so finish() waits until the
 //   threads of all members have started the call: chips that enqueue at the same pace do not notice.
 // - All that is enqueued waits only for what was enqueued before it: the device never stops, whatever chips do later.
@@ -25,15 +28,15 @@
 #include "megacpp/collectives/world.h"
 #include "megacpp/runtime/cuda/handles.h"
 #include "megacpp/runtime/cuda/kernels/collective.h"
+#include "megacpp/runtime/cuda/movement_table.h"
+#include "megacpp/runtime/cuda/peer_gpus.h"
 
 namespace megacpp::runtime::cuda {
 
 struct VirtualChipsOptions {
   std::shared_ptr<collectives::World> control;  // whose chips these are; all in this process
   std::chrono::milliseconds wait_limit{};
-  const Driver& driver;
-  Toolbox& toolbox;
-  Context* context;  // of the GPU: made current on every thread that calls
+  Gpus gpus;  // connected; that of a chip (gpu_of_chip) is made current on every thread that calls for it
 };
 
 class VirtualChips final : public collectives::World {
@@ -55,24 +58,39 @@ class VirtualChips final : public collectives::World {
  private:
   class Chip;
   struct InFlight;
+  // What one GPU moves of the calls of a group: for members behind one another that are on it.
+  struct Lane {
+    size_t gpu;
+    MemberRange members;
+    OwnedStream stream;
+    OwnedEvent moved;  // its part of a call; not needed where that is all
+  };
   struct Group {
     collectives::GroupCalls calls;
-    OwnedStream stream;
+    std::vector<Lane> lanes;  // in the order of their members
+
+    const Lane& lane_of(int64_t index) const;
   };
   using Lock = std::unique_lock<std::mutex>;
 
   Chip& at(int64_t chip) const { return *chips_[static_cast<size_t>(chip)]; }
-  void enter() const { options_.driver.ctx_set_current(options_.context); }
+  const Driver& driver() const { return options_.gpus.front()->driver(); }
+  size_t gpu_of(int64_t chip) const { return gpu_of_chip(chip, chips(), options_.gpus.size()); }
+  void enter(size_t gpu) const { options_.gpus[gpu]->attach(); }
   Group& group_of(const std::vector<int64_t>& members);
+  Group make_group(const std::vector<int64_t>& members) const;
   void enqueue(Group& group, int64_t sequence);
+  void move_part(const Lane& lane, Group& group, int64_t sequence);
+  void join_parts(const Group& group) const;
   void enqueue_message(InFlight& send, InFlight& recv);
+  Stream* sender_stream(const Chip& sender, const Chip& receiver, const InFlight& recv) const;
   void fail(const collectives::Failure& failure);
   void check_alive(int64_t chip, const std::string& where) const;
 
   // One lock guards all of it, and the calls in flight of every chip.
   std::mutex mutex_;
   const VirtualChipsOptions options_;
-  CollectiveKernel kernel_;
+  std::vector<CollectiveKernel> kernels_;  // by GPU
   std::deque<Group> groups_;
   std::vector<std::unique_ptr<Chip>> chips_;
   std::vector<Address> scratch_;  // of tabulate()

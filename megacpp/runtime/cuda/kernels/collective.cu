@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of bytes between the buffers of chips on one GPU: copied, or combined in a fixed order.
+// Runs of bytes between buffers of chips, all in memory that the GPU reaches: copied, or combined in a fixed order.
 #include "megacpp/runtime/cuda/kernels/collective_body.h"
 
 namespace cuda = megacpp::runtime::cuda;

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/runtime/cuda/peer_gpus.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "megacpp/base/error.h"
+
+namespace megacpp::runtime::cuda {
+namespace {
+
+std::string gpu_text(const Gpu& gpu) {
+  return fmt::format("{} {}", gpu.properties().name, gpu.properties().uuid.substr(0, 8));
+}
+
+void require_same_kind(const Gpu& first, const Gpu& other) {
+  const DeviceProperties &one = first.properties(), &two = other.properties();
+  MEGACPP_REQUIRE(one.name == two.name && one.multiprocessors == two.multiprocessors, E1505,
+                  ({.where = "the GPUs of this process",
+                    .got = fmt::format("{} of {} multiprocessors and {} of {}", one.name, one.multiprocessors, two.name,
+                                       two.multiprocessors),
+                    .wanted = "GPUs of one kind: products are computed by the same algorithms on all of them",
+                    .next = "choose those of one kind with CUDA_VISIBLE_DEVICES"}));
+}
+
+void require_reach(const Gpu& gpu, const Gpu& other) {
+  MEGACPP_REQUIRE(gpu.can_reach(other), E1505,
+                  ({.where = "the GPUs of this process",
+                    .got = fmt::format("{} cannot access memory of {}", gpu_text(gpu), gpu_text(other)),
+                    .wanted = "peer access between all of them: NVLink, or one PCIe root without an IOMMU between",
+                    .next = "start a process for each chip (mpirun, docs/hosts.md), which exchange through NCCL, or "
+                            "choose one GPU for all chips with CUDA_VISIBLE_DEVICES; nvidia-smi topo -p2p r shows who "
+                            "reaches whom"}));
+}
+
+template <typename Use>
+void for_each_pair(const Gpus& gpus, const Use& use) {
+  for (const std::shared_ptr<Gpu>& gpu : gpus)
+    for (const std::shared_ptr<Gpu>& other : gpus)
+      if (gpu != other) use(*gpu, *other);
+}
+
+}  // namespace
+
+size_t gpu_of_chip(int64_t chip, int64_t chips, size_t gpus) {
+  MEGACPP_CHECK(chip >= 0 && chip < chips && gpus > 0) << "chip " << chip << " of " << chips << " on " << gpus;
+  return static_cast<size_t>(chip) * gpus / static_cast<size_t>(chips);
+}
+
+void connect_peers(const Gpus& gpus) {
+  for (const std::shared_ptr<Gpu>& gpu : gpus) require_same_kind(*gpus.front(), *gpu);
+  for_each_pair(gpus, require_reach);
+  for_each_pair(gpus, [](const Gpu& gpu, const Gpu& other) { gpu.reach(other); });
+}
+
+}  // namespace megacpp::runtime::cuda
