@@ -138,6 +138,7 @@ Json found_json(const Found& one, const ShownMemory& memory) {
           {"planned_bytes", worst.planned},
           {"limit_bytes", memory.limit},
           {"free_bytes", memory.free},
+          {"least_needed_bytes", worst.least_needed()},
           {"most_needed_bytes", worst.most_needed()},
           {"bytes_by_role", roles},
           {"step_seconds", one.time.seconds()},
@@ -245,12 +246,11 @@ std::string close_note(const FitAnswer& answer) {
   double most = 1;
   for (size_t i = 0; i < answer.search.found.size(); ++i)
     if (answer.memory_of(i).verdict == fit::FitVerdict::close)
-      most = std::max(most, answer.search.found[i].fit.worst().gaps_most);
+      most = std::max(most, answer.search.found[i].fit.worst().most_over_needed());
   if (most == 1) return {};
-  std::string text = fmt::format(
-      "close: a compiler may leave gaps between buffers (up to {:.2f} times as much): {}, for the "
-      "fastest of them --confirm",
-      most, fit::deciding_command(answer.slice));
+  std::string text =
+      fmt::format("close: a compiler may reserve up to {:.2f} times as much: {}, for the fastest of them --confirm",
+                  most, fit::deciding_command(answer.slice));
   if (const std::optional<size_t> faster = answer.faster_close())
     text += fmt::format("; the fastest that is close takes {} a step: {}", answer.step_of(*faster).seconds_text(),
                         answer.search.found[*faster].layout);
@@ -451,10 +451,9 @@ std::string growth_text(const std::string& hardware, const recipe::Recipe& recip
   const Found& best = growth.tried[*growth.best];
   text += fmt::format("\nlargest {}: {} (requested: {})\n  {}\n", is_batch ? "batch" : "sequence", value_of(best),
                       is_batch ? recipe.train.batch : recipe.train.sequence, set_words(best.changes));
-  if (growth.verdict() == fit::FitVerdict::close)
-    text += "close: none surely fits with the gaps a compiler may leave\n";
+  if (growth.verdict() == fit::FitVerdict::close) text += "close: none surely fits, by what a compiler may reserve\n";
   if (growth.largest_close)
-    text += fmt::format("close up to {}: with the gaps a compiler may leave only that of {} can tell\n",
+    text += fmt::format("close up to {}: only the compiler of {} can tell\n",
                         value_of(growth.tried[*growth.largest_close]), hardware);
   if (is_batch)
     text += fmt::format("the global batch becomes {} sequences: lower train.micro_steps to keep it\n",

@@ -138,7 +138,8 @@ Json chip_json(const hw::Chip& chip) {
                  {"reserved_per_kept", chip.reserved_per_kept},
                  {"reserved_per_score", chip.reserved_per_score},
                  {"code_base", chip.code_bytes_base},
-                 {"code_per_block", chip.code_bytes_per_block}};
+                 {"code_per_block", chip.code_bytes_per_block},
+                 {"reserved_off_most", chip.reserved_off_most}};
   memory["reserved"] = chip.reserved_bytes ? Json(*chip.reserved_bytes) : Json();
   return {{"name", chip.name},
           {"title", chip.title},

@@ -67,6 +67,7 @@ Json group_json(const PlanReport& r, const fit::ChipGroup& group) {
           {"needed_bytes", group.needed()},
           {"limit_bytes", bytes_or_null(group.limit)},
           {"free_bytes", bytes_or_null(group.free_bytes())},
+          {"least_needed_bytes", group.least_needed()},
           {"most_needed_bytes", group.most_needed()},
           {"verdict", fit::fit_verdict_name(group.verdict())},
           {"state_bytes", plan.state_bytes},
@@ -210,7 +211,7 @@ Json plan_json(const PlanReport& r) {
           {"axes", to_json(r.islands)},
           {"crossings", to_json(r.crossings)},
           {"arguments", arguments_json(r.arguments)},
-          {"reserved", reserved_json(r.reserved)},
+          {"reserved", reserved_json(r.estimate.reserved)},
           {"collectives", links_json(r.estimate.time)},
           {"time", time_json(r)},
           {"parameters", parameters}};

@@ -72,7 +72,6 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
   launch::UsersCatalog catalog(wishes.catalog, catalog::Access::read, print_line);
   const fit::Assumptions assumptions = launch::assumptions_for(filled, report.slice, catalog);
   report.estimate = fit::make_estimate(filled, assumptions);
-  report.reserved = fit::reserved_bytes(report.estimate, assumptions);
   report.catalog_note = catalog.why_not();
   if (report.catalog_note.empty() && report.estimate.correction.samples == 0)
     report.catalog_note = "the catalog has no other measurement of this lane";
@@ -91,13 +90,14 @@ std::string verdict_text(const PlanReport& report) {
   const fit::ChipGroup& worst = report.worst();
   const fit::FitReport& fit = report.estimate.fit;
   const fit::FitVerdict verdict = fit.verdict();
-  const char* const over_or_under = worst.may_fit() ? "free" : "too much";
-  std::string text = fmt::format("{}: {} at {} needs {} of {}, {} {}{}", fit::fit_verdict_name(verdict), worst.place,
-                                 worst.where, fit::needed_text(worst), human_bytes(worst.limit.value()),
-                                 human_bytes(std::abs(worst.free_bytes().value())), over_or_under,
-                                 worst.gaps_most > 1 ? " by the least" : "");
+  const int64_t free = worst.free_bytes().value();
+  const bool is_least = worst.has_range() && !worst.reserved;
+  std::string text =
+      fmt::format("{}: {} at {} needs {} of {}, {} {}{}", fit::fit_verdict_name(verdict), worst.place, worst.where,
+                  fit::needed_text(worst), human_bytes(worst.limit.value()), human_bytes(std::abs(free)),
+                  free < 0 ? "too much" : "free", is_least ? " by the least" : "");
   if (verdict == fit::FitVerdict::close)
-    text += fmt::format("; a compiler may leave gaps between buffers (up to {:.2f} times as much): {}", worst.gaps_most,
+    text += fmt::format("; a compiler may reserve up to {:.2f} times as much: {}", worst.most_over_needed(),
                         fit::deciding_command(report.slice));
   return text;
 }
@@ -114,8 +114,8 @@ std::string correction_text(const PlanReport& report) {
 
 std::string reserved_text(const PlanReport& report) {
   using memory::human_bytes;
-  if (!report.reserved) return "";
-  const fit::ReservedBytes& r = *report.reserved;
+  if (!report.estimate.reserved) return "";
+  const fit::ReservedBytes& r = *report.estimate.reserved;
   return fmt::format(
       "XLA is expected to reserve {} there, of which {} are alive at once: arguments {}, what blocks keep {}, gaps "
       "beside it {}, weights in bf16 {}, embedding and head {}, gradients {}, logits {}, scores {}, one iteration of "

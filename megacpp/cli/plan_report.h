@@ -39,12 +39,11 @@ struct PlanReport {
   fit::Estimate estimate;
   int64_t parameters = 0;  // elements
   std::vector<plan::CompositionStep> composition;
-  std::vector<plan::ParameterRow> rows;             // blocks that are alike folded
-  std::vector<fit::StoredParameter> stored;         // every one
-  fit::ArgumentBytes arguments;                     // of the worst chip
-  std::optional<fit::ReservedBytes> reserved = {};  // expected there, where a rule is known
-  std::vector<fit::AxisIsland> islands;             // the link under each axis
-  std::vector<fit::Crossing> crossings;             // axes that belong inside the fast domain and leave it
+  std::vector<plan::ParameterRow> rows;      // blocks that are alike folded
+  std::vector<fit::StoredParameter> stored;  // every one
+  fit::ArgumentBytes arguments;              // of the worst chip
+  std::vector<fit::AxisIsland> islands;      // the link under each axis
+  std::vector<fit::Crossing> crossings;      // axes that belong inside the fast domain and leave it
   fit::Regime regime;
   std::string speed_advice;  // what would make a step shorter
   KeysWithoutEffect without_effect;

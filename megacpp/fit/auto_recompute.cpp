@@ -79,7 +79,7 @@ std::string reason_of(AutoRecompute::Need need) {
     case AutoRecompute::Need::limit:
       return "the plan does not fit with less";
     case AutoRecompute::Need::gaps:
-      return "with less the plan fits only where a compiler leaves few gaps";
+      return "with less only a compiler can tell whether the plan fits";
     case AutoRecompute::Need::ceiling:
       return "a plan with less ran out of memory, or needs as much as one that did";
   }

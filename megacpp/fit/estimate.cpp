@@ -35,6 +35,7 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
                     .plan = plan::make_plan(recipe),
                     .compiled = {},
                     .correction = {},
+                    .reserved = {},
                     .fit = {},
                     .time = {}};
   require_all_devices(recipe, estimate.plan, assumptions.slice);
@@ -42,31 +43,34 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   estimate.has_host_memory = target.has_host_memory;
   estimate.compiled = compile::compile_training(recipe, estimate.plan, target);
   estimate.correction = catalog::correction_by_others(assumptions.peaks, estimate.signature);
+  const hw::Chip device = hw::device_of(assumptions.slice.chip);
+  estimate.reserved = reserved_bytes(recipe, estimate.plan, estimate.compiled, target, device);
   Hosts hosts = assumptions.hosts;
   hosts.keep_snapshot = hosts.keep_snapshot && recipe.checkpoint.saves();
   estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
-                            {.of_parts = estimate.correction, .letters = letter_families(recipe.model)}, hosts);
+                            {.of_parts = estimate.correction, .letters = letter_families(recipe.model)}, hosts,
+                            estimate.reserved ? std::optional(estimate.reserved->range(device)) : std::nullopt);
   if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions, recipe.train.precision);
   estimate.time_correction = catalog::correction_by_others(assumptions.steps, estimate.signature);
   return estimate;
 }
 
 bool reaches(const Estimate& estimate, FitVerdict reach, const Ceiling& ceiling) {
-  return estimate.fit.verdict() <= reach && may_fit(estimate, ceiling);
+  return estimate.fit.verdict() <= reach && is_expected_to_fit(estimate, ceiling);
 }
 
 /// Surer, or as sure and needs less.
 bool is_better(const Estimate& estimate, const Estimate& than, const Ceiling& ceiling) {
   const auto rank = [&ceiling](const Estimate& one) {
-    return std::tuple(!may_fit(one, ceiling), one.fit.verdict(), one.fit.worst().needed());
+    return std::tuple(!is_expected_to_fit(one, ceiling), one.fit.verdict(), one.fit.worst().needed());
   };
   return rank(estimate) < rank(than);
 }
 
 /// What more recompute is for, of a plan that needs some.
 AutoRecompute::Need need_of(const Estimate& estimate, const Ceiling& ceiling) {
-  if (!estimate.fit.may_fit()) return AutoRecompute::Need::limit;
-  return may_fit(estimate, ceiling) ? AutoRecompute::Need::gaps : AutoRecompute::Need::ceiling;
+  if (!is_expected_to_fit(estimate)) return AutoRecompute::Need::limit;
+  return is_expected_to_fit(estimate, ceiling) ? AutoRecompute::Need::gaps : AutoRecompute::Need::ceiling;
 }
 
 /// How far recompute goes: full for all letters or, where that is not enough, selective. Full mostly needs less, but
@@ -153,8 +157,9 @@ StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assu
                       {.loops = assumptions.lane.loops, .compiler = compiler_of(assumptions)});
 }
 
-bool may_fit(const Estimate& estimate, const Ceiling& ceiling) {
-  return estimate.fit.may_fit() && estimate.fit.worst().needed() < ceiling.bytes;
+bool is_expected_to_fit(const Estimate& estimate, const Ceiling& ceiling) {
+  const ChipGroup& worst = estimate.fit.worst();
+  return estimate.fit.may_fit() && worst.free_bytes().value_or(0) >= 0 && worst.needed() < ceiling.bytes;
 }
 
 catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions& assumptions) {
@@ -171,7 +176,8 @@ Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumpti
   // What is out of reach is found by these, not by a plan for each level.
   Ends ends = find_ends(recompute, need_of(estimate, ceiling), assumptions, reach, ceiling);
   Estimate best = std::move(ends.best);
-  if (!may_fit(best, ceiling) && ends.full_needs_least) return is_better(best, estimate, ceiling) ? best : estimate;
+  if (!is_expected_to_fit(best, ceiling) && ends.full_needs_least)
+    return is_better(best, estimate, ceiling) ? best : estimate;
   const FitVerdict reachable = std::max(reach, best.fit.verdict());
   while (!reaches(estimate, reachable, ceiling)) {
     const AutoRecompute::Need need = need_of(estimate, ceiling);

@@ -120,6 +120,17 @@ void add_host_bytes(FitReport& report, const compile::Compiled& compiled, const 
   report.host_name = hosts.all[static_cast<size_t>(host)].name;
 }
 
+/// What was measured on the lane is what its compiler reserved: a rule does not say less.
+std::optional<ReservedRange> raised(std::optional<ReservedRange> reserved, int64_t corrected,
+                                    const PlanCorrection& correction) {
+  if (!reserved || correction.of_parts.samples == 0) return reserved;
+  const double factor =
+      std::max(1.0, static_cast<double>(corrected + reserved->code) / static_cast<double>(reserved->expected));
+  for (int64_t* bytes : {&reserved->least, &reserved->expected, &reserved->most})
+    *bytes = std::llround(factor * static_cast<double>(*bytes));
+  return reserved;
+}
+
 }  // namespace
 
 std::string_view fit_verdict_name(FitVerdict verdict) {
@@ -134,11 +145,18 @@ std::string_view fit_verdict_name(FitVerdict verdict) {
   return "";
 }
 
-int64_t ChipGroup::most_needed() const { return std::llround(gaps_most * static_cast<double>(corrected)) + code; }
+int64_t ChipGroup::most_needed() const {
+  return reserved ? reserved->most : std::llround(gaps_most * static_cast<double>(corrected)) + code;
+}
+
+bool ChipGroup::may_fit() const {
+  if (shares_machine || !limit) return free_bytes().value_or(0) >= 0;
+  return least_needed() <= *limit;
+}
 
 FitVerdict ChipGroup::verdict() const {
   if (!may_fit()) return FitVerdict::does_not_fit;
-  const bool may_overflow = limit && gaps_most > 1 && most_needed() > *limit;
+  const bool may_overflow = limit && has_range() && most_needed() > *limit;
   return may_overflow ? FitVerdict::close : FitVerdict::fits;
 }
 
@@ -149,8 +167,10 @@ FitVerdict FitReport::verdict() const {
 }
 
 std::string needed_text(const ChipGroup& group) {
-  const std::string least = memory::human_bytes(group.needed());
-  return group.gaps_most > 1 ? least + " to " + memory::human_bytes(group.most_needed()) : least;
+  using memory::human_bytes;
+  if (!group.has_range()) return human_bytes(group.needed());
+  const std::string range = human_bytes(group.least_needed()) + " to " + human_bytes(group.most_needed());
+  return group.reserved ? fmt::format("{} ({})", human_bytes(group.needed()), range) : range;
 }
 
 std::string deciding_command(const hw::Slice& slice) {
@@ -177,14 +197,21 @@ std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan, const Letter
 }
 
 FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
-                     const PlanCorrection& correction, const Hosts& hosts) {
+                     const PlanCorrection& correction, const Hosts& hosts,
+                     const std::optional<ReservedRange>& reserved) {
   const hw::Chip device = hw::device_of(slice.chip);
-  const int64_t code = code_bytes(device);
-  std::vector<int64_t> corrected, needed;  // by stage; by chip
-  for (const compile::StagePrograms& stage : compiled.stages)
+  const int64_t code = reserved ? reserved->code : code_bytes(device);
+  std::vector<int64_t> corrected;                    // by stage
+  std::vector<std::optional<ReservedRange>> ranges;  // likewise
+  for (const compile::StagePrograms& stage : compiled.stages) {
     corrected.push_back(corrected_bytes(stage.memory, correction));
-  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip)
-    needed.push_back(corrected[compiled.stage_of(chip)] + code);
+    ranges.push_back(raised(reserved, corrected.back(), correction));
+  }
+  std::vector<int64_t> needed;  // by chip
+  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) {
+    const size_t stage = compiled.stage_of(chip);
+    needed.push_back(ranges[stage] ? ranges[stage]->expected : corrected[stage] + code);
+  }
   std::map<int64_t, int64_t> snapshot;  // by machine of the slice
   if (hosts.keep_snapshot) snapshot = snapshot_by_host(compiled, host_of_chips(compiled.mesh, slice, {}));
   const std::vector<HardwareLimit> of_hardware = hardware_limits(slice, needed, snapshot);
@@ -205,6 +232,7 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                     .code = code,
                     .limit = limit.bytes,
                     .gaps_most = device.gaps_most,
+                    .reserved = ranges[stage],
                     .own_limit = own > 0,
                     .shares_machine = own == 0 && device.kind == hw::ChipKind::host,
                     .machine_bytes = limit.machine_bytes,

@@ -26,6 +26,12 @@ enum class FitVerdict : uint8_t { fits, close, does_not_fit };
 /// "fits", "close", "does not fit"
 std::string_view fit_verdict_name(FitVerdict verdict);
 
+/// Bytes that a compiler which places buffers itself is expected to reserve on a chip.
+struct ReservedRange {
+  int64_t least = 0, expected = 0, most = 0;
+  int64_t code = 0;  // of each of them
+};
+
 struct ChipGroup {
   size_t stage = 0;              // of the pipeline
   int64_t chip = 0;              // of the mesh: the first of them
@@ -38,16 +44,21 @@ struct ChipGroup {
   int64_t code = 0;              // bytes of the compiled program, which is in the same memory
   std::optional<int64_t> limit;  // bytes; absent: none is known
   double gaps_most = 1;          // what a compiler that places buffers itself may reserve over the corrected bytes
-  bool own_limit = false;        // the recipe's, of this chip
-  bool shares_machine = false;   // a virtual chip without one: its limit is what the others leave
-  int64_t machine_bytes = 0;     // of a chip that does: all chips' of its machine together
-  int64_t machine_needed = 0;    //
-  int64_t machine_snapshot = 0;  // of them, for checkpoints
+  std::optional<ReservedRange> reserved = {};  // where a rule is known
+  bool own_limit = false;                      // the recipe's, of this chip
+  bool shares_machine = false;                 // a virtual chip without one: its limit is what the others leave
+  int64_t machine_bytes = 0;                   // of a chip that does: all chips' of its machine together
+  int64_t machine_needed = 0;                  //
+  int64_t machine_snapshot = 0;                // of them, for checkpoints
 
-  /// The least of what is expected: what is alive, and the code.
-  int64_t needed() const { return corrected + code; }
-  /// The most: with the gaps that a compiler may leave between buffers.
+  /// What is expected: by the rule, else what is alive, and the code.
+  int64_t needed() const { return reserved ? reserved->expected : corrected + code; }
+  int64_t least_needed() const { return reserved ? reserved->least : corrected + code; }
+  /// By the rule, else with the gaps that a compiler may leave between buffers.
   int64_t most_needed() const;
+  double most_over_needed() const { return static_cast<double>(most_needed()) / static_cast<double>(needed()); }
+  /// Whether the least and the most differ, so that only a compiler can tell.
+  bool has_range() const { return reserved || gaps_most > 1; }
   /// Below 0: it does not fit, or the chips that share a machine do not together. Absent with the limit.
   std::optional<int64_t> free_bytes() const {
     if (!limit) return std::nullopt;
@@ -58,7 +69,7 @@ struct ChipGroup {
   /// By the most that is needed, as far as a limit is known.
   bool fits() const { return verdict() == FitVerdict::fits; }
   /// By the least: it fits or is close.
-  bool may_fit() const { return free_bytes().value_or(0) >= 0; }
+  bool may_fit() const;
   int64_t least_limit() const { return state + code; }
   /// Whether the recipe allows it less than any batch could do with.
   bool limit_is_wrong() const { return own_limit && *limit < least_limit(); }
@@ -125,7 +136,9 @@ struct Hosts {
 
 /// `limits` are bytes by chip, 0: the hardware's own; empty: that for all. Virtual chips of a machine share its memory:
 /// one without a limit of its own may take what the others of its machine and the snapshot of checkpoints leave.
+/// `reserved` is of every chip, as a rule has it; a correction by measurements that is above raises it.
 FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
-                     const PlanCorrection& correction = {}, const Hosts& hosts = {});
+                     const PlanCorrection& correction = {}, const Hosts& hosts = {},
+                     const std::optional<ReservedRange>& reserved = {});
 
 }  // namespace megacpp::fit

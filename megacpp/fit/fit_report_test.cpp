@@ -70,6 +70,30 @@ TEST(FitReportTest, TheVerdictComesFromTheRangeOfWhatIsNeeded) {
   EXPECT_EQ(needed_text(fit_report(two_stages(), slice, {}).worst()), "105 B to 165 B");
 }
 
+TEST(FitReportTest, WhereARuleIsKnownTheVerdictComesFromItsRange) {
+  const ReservedRange range{.least = 120, .expected = 130, .most = 150, .code = 3};
+  const auto report_in = [&range](int64_t usable_bytes, const catalog::Correction& correction = {}) {
+    hw::Slice slice = four(hw::ChipKind::tpu, usable_bytes);
+    slice.chip.gaps_most = 1.6;  // which counts where no rule is
+    return fit_report(two_stages(), slice, {}, {.of_parts = correction}, {}, range);
+  };
+  EXPECT_EQ(report_in(119).verdict(), FitVerdict::does_not_fit);
+  EXPECT_EQ(report_in(120).verdict(), FitVerdict::close);
+  EXPECT_EQ(report_in(149).verdict(), FitVerdict::close);
+  EXPECT_EQ(report_in(150).verdict(), FitVerdict::fits);
+  const ChipGroup close = report_in(125).worst();
+  EXPECT_EQ(close.free_bytes(), -5) << "by what is expected";
+  EXPECT_EQ(close.code, 3);
+  EXPECT_EQ(needed_text(close), "130 B (120 B to 150 B)");
+  EXPECT_EQ(report_in(125).mean, 130);
+  // Measurements of the lane say 1.5 times the planned 100 bytes, beside which there is code: no rule says less.
+  catalog::Correction measured{.method = catalog::Method::median_ratio, .factor = 1.5, .samples = 1};
+  EXPECT_EQ(report_in(1000, measured).worst().needed(), 153);
+  EXPECT_EQ(report_in(1000, measured).worst().most_needed(), std::llround(150 * 153 / 130.0));
+  measured.factor = 1.1;
+  EXPECT_EQ(report_in(1000, measured).worst().needed(), 130);
+}
+
 // The chip that has least decides, whichever it is.
 TEST(FitReportTest, OneChipThatIsCloseMakesThePlanClose) {
   hw::Slice slice = four(hw::ChipKind::gpu, 1000);

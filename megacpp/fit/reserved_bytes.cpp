@@ -22,13 +22,6 @@ constexpr int64_t kF32Bytes = 4, kBf16Bytes = 2;
 // Of the steps that the rule was fitted to. Beyond, attention is a loop over blocks and temporaries weigh more.
 constexpr int64_t kLongestSequence = 4096;
 
-bool has_rule(const Estimate& estimate, const hw::Chip& device) {
-  const recipe::Recipe& recipe = estimate.recipe;
-  return device.reserved_per_kept > 0 && recipe::has_block_loops(recipe) && recipe.xla.placement == "megacpp" &&
-         recipe.train.precision == "bf16" && recipe.train.sequence <= kLongestSequence &&
-         estimate.compiled.stages.size() == 1;
-}
-
 bool keeps_all(const recipe::Recipe& recipe, char letter) {
   return recipe::recompute_level(recipe, letter) == kKeepsAll;
 }
@@ -166,26 +159,38 @@ int64_t peak_of(const ReservedBytes& reserved, const Phases& phases) {
 
 }  // namespace
 
-std::optional<ReservedBytes> reserved_bytes(const Estimate& estimate, const Assumptions& assumptions) {
-  const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  if (!has_rule(estimate, device)) return std::nullopt;
-  const recipe::Recipe& recipe = estimate.recipe;
-  const schedule::Target target = target_on(assumptions);
-  const compile::StagePrograms& chip = estimate.compiled.stages[0];
-  const memory::MemoryPlan plan = micro_step_memory(chip, target);
+ReservedRange ReservedBytes::range(const hw::Chip& device) const {
+  const double off = 1 + device.reserved_off_most;
+  return {.least = std::max(scaled(1 / off, total()), arguments + code),
+          .expected = total(),
+          .most = scaled(off, total()),
+          .code = code};
+}
+
+bool has_reserved_rule(const recipe::Recipe& recipe, const hw::Chip& device) {
+  return device.reserved_per_kept > 0 && recipe::has_block_loops(recipe) && recipe.xla.placement == "megacpp" &&
+         recipe.train.precision == "bf16" && recipe.train.sequence <= kLongestSequence;
+}
+
+std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const plan::Plan& plan,
+                                            const compile::Compiled& compiled, const schedule::Target& target,
+                                            const hw::Chip& device) {
+  if (!has_reserved_rule(recipe, device) || compiled.stages.size() > 1) return std::nullopt;
+  const compile::StagePrograms& chip = compiled.stages[0];
+  const memory::MemoryPlan memory = micro_step_memory(chip, target);
   const ir::Graph& micro_step = chip.find(compile::ProgramKind::micro_step).graph;
-  const int64_t zero = estimate.plan.layout.zero, kept = kept_bytes(plan, recipe, zero);
-  const int64_t gradients = summed_bytes(plan, is_gradient);
+  const int64_t zero = plan.layout.zero, kept = kept_bytes(memory, recipe, zero);
+  const int64_t gradients = summed_bytes(memory, is_gradient);
   const bool has_sums = recipe.train.micro_steps > 1;
-  const WeightCopies copies = weight_copies(plan, recipe, zero);
+  const WeightCopies copies = weight_copies(memory, recipe, zero);
   const double scores = scores_of_one_attention(micro_step);
   const Head head = head_of(micro_step);
   ReservedBytes reserved{
-      .arguments = argument_bytes(estimate.worst_memory(), recipe, device).total(),
+      .arguments = argument_bytes(chip.memory, recipe, device).total(),
       .kept = kept,
       .gaps = scaled(device.reserved_per_kept - 1, kept),
       .weight_copies = copies.whole_step,
-      .outside_weights = zero == 3 ? 0 : summed_bytes(plan, is_outside_weight),
+      .outside_weights = zero == 3 ? 0 : summed_bytes(memory, is_outside_weight),
       .gradients = has_sums ? 2 * gradients : gradients,
       .logits = kBf16Bytes * head.logits,
       .scores = std::llround(device.reserved_per_score * scores),
@@ -197,7 +202,7 @@ std::optional<ReservedBytes> reserved_bytes(const Estimate& estimate, const Assu
                                      .gradients = gradients,
                                      .head = kF32Bytes * head.weight + 2 * reserved.logits,
                                      .scores = std::llround(static_cast<double>(kF32Bytes + kBf16Bytes) * scores)});
-  reserved.other = std::max<int64_t>(0, estimate.worst_memory().total_bytes + reserved.code - reserved.total());
+  reserved.other = std::max<int64_t>(0, chip.memory.total_bytes + reserved.code - reserved.total());
   return reserved;
 }
 

@@ -2,13 +2,18 @@
 // What XLA is expected to reserve on a chip for a training step whose blocks run in loops, and what of it is alive at
 // once. What is alive was read from the compiler's own lists of buffers. It reserves more than these lists hold, and we
 // do not know for what: the gaps, an iteration and most of the bytes of scores stand for that, fitted to recorded steps
-// (two numbers of the chip's file). Not a bound: how far off it was is in docs/benchmarks.md.
+// (two numbers of the chip's file). How far off it was on other steps is in docs/benchmarks.md.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
-#include "megacpp/fit/estimate.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/fit/fit_report.h"
+#include "megacpp/hw/chip.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/recipe/recipe.h"
+#include "megacpp/schedule/target.h"
 
 namespace megacpp::fit {
 
@@ -39,11 +44,18 @@ struct ReservedBytes {
     return arguments + kept + gaps + weight_copies + outside_weights + gradients + logits + scores + iteration + code +
            other;
   }
+  /// No less than arguments and code.
+  ReservedRange range(const hw::Chip& device) const;
 };
 
-/// Of the chip that is worst off. Nothing where no rule is known: the chip's file has none, blocks are no loop, XLA
-/// places collectives itself, products are not in bf16, sequences are longer than any recorded, or the layout is a
-/// pipeline. Where blocks recompute it compiles one iteration more.
-std::optional<ReservedBytes> reserved_bytes(const Estimate& estimate, const Assumptions& assumptions);
+/// Whether what XLA reserves for such a step is known: not where the chip's file has no factors, blocks are no loop,
+/// XLA places collectives itself, products are not in bf16, or sequences are longer than any recorded.
+bool has_reserved_rule(const recipe::Recipe& recipe, const hw::Chip& device);
+
+/// Of a step that was compiled for `target`; nothing where no rule is known, and for a pipeline. Where blocks recompute
+/// it compiles one iteration more.
+std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const plan::Plan& plan,
+                                            const compile::Compiled& compiled, const schedule::Target& target,
+                                            const hw::Chip& device);
 
 }  // namespace megacpp::fit

@@ -32,7 +32,7 @@ recipe::Recipe looped_recipe(const Settings& more = {}) {
 
 struct Planned {
   Estimate estimate;
-  std::optional<ReservedBytes> reserved;
+  std::optional<ReservedBytes> reserved = estimate.reserved;
 
   int64_t bytes(ir::Role role) const {
     int64_t sum = 0;
@@ -43,9 +43,7 @@ struct Planned {
 };
 
 Planned planned(const Settings& more = {}, const Assumptions& assumptions = test_assumptions("v6e:2x2")) {
-  Estimate estimate = make_estimate(looped_recipe(more), assumptions);
-  const std::optional<ReservedBytes> reserved = reserved_bytes(estimate, assumptions);
-  return {std::move(estimate), reserved};
+  return {make_estimate(looped_recipe(more), assumptions)};
 }
 
 int64_t times(double factor, int64_t bytes) { return std::llround(factor * static_cast<double>(bytes)); }
@@ -193,6 +191,19 @@ TEST(ReservedBytesTest, CodeGrowsWithTheBlocksThatHaveText) {
   EXPECT_EQ(planned({"model.depth=16"}).reserved->code, planned().reserved->code) << "longer loops";
   EXPECT_EQ(planned({"model.depth=9"}).reserved->code, chip.code_bytes_base + 3 * chip.code_bytes_per_block)
       << "a block behind the loop";
+}
+
+TEST(ReservedBytesTest, TheVerdictComesFromHowFarOffTheRuleMayBe) {
+  const hw::Chip chip = hw::find_chip("v6e");
+  const Planned plan = planned();
+  const int64_t total = plan.reserved->total();
+  const ChipGroup& worst = plan.estimate.fit.worst();
+  EXPECT_EQ(worst.needed(), total);
+  EXPECT_EQ(worst.least_needed(), times(1 / (1 + chip.reserved_off_most), total));
+  EXPECT_EQ(worst.most_needed(), times(1 + chip.reserved_off_most, total));
+  EXPECT_EQ(worst.code, plan.reserved->code);
+  ReservedBytes state{.arguments = 1000, .scores = 10, .code = 100};
+  EXPECT_EQ(state.range(chip).least, 1100) << "arguments and code are exact";
 }
 
 TEST(ReservedBytesTest, NothingIsExpectedWhereNoRuleIsKnown) {

@@ -35,7 +35,7 @@ constexpr const char* kStateTooLarge = "weights, gradients and optimizer state a
 /// What chips leave to a plan, bytes: the one that has least, and the one that has most.
 struct PlanLimits {
   double least, most;
-  double with_gaps = least;  // the least of them, where a compiler leaves as many gaps as were seen
+  double surely = least;  // the least of them, where a compiler reserves as much over what is expected as was seen
 };
 
 /// One way to run a layout.
@@ -72,12 +72,12 @@ struct Family {
     return option && compiled && options[*option].quick_estimate.seconds >= *compiled;
   }
 
-  /// The fastest that was not tried and should fit, also with a compiler's gaps once some option was close; where one
+  /// The fastest that was not tried and should fit, surely once some option was close; where one
   /// does fit, also what is close and may be faster. Where none should fit and none was seen to, the smallest once,
   /// beside what is close too, so that no estimate is all that speaks against a layout.
   void choose(const PlanLimits& limits) {
     is_doubtful = false;
-    next = fastest_within(close_estimate ? limits.with_gaps : limits.least, fit_estimate);
+    next = fastest_within(close_estimate ? limits.surely : limits.least, fit_estimate);
     is_near = is_no_faster(next, fit_estimate);
     if ((!next || is_near) && close_estimate) {
       const std::optional<size_t> close = fastest_within(limits.least, close_estimate);
@@ -115,7 +115,7 @@ bool same_layout(const LayoutChoice& a, const LayoutChoice& b) {
   return degrees(a) == degrees(b);
 }
 
-PlanLimits limits_of(const Assumptions& assumptions) {
+PlanLimits limits_of(const Recipe& recipe, const Assumptions& assumptions) {
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
   const auto room = [&device](int64_t limit) {
     const int64_t bytes = limit > 0 ? limit : device.usable_bytes;
@@ -127,7 +127,7 @@ PlanLimits limits_of(const Assumptions& assumptions) {
     limits.least = std::min(limits.least, room(limit));
     limits.most = std::max(limits.most, room(limit));
   }
-  limits.with_gaps = limits.least / device.gaps_most;
+  limits.surely = limits.least / (has_reserved_rule(recipe, device) ? 1 + device.reserved_off_most : device.gaps_most);
   return limits;
 }
 
@@ -160,7 +160,7 @@ class Search {
       : recipe_(recipe),
         assumptions_(assumptions),
         options_(options),
-        limits_(limits_of(assumptions)),
+        limits_(limits_of(recipe, assumptions)),
         pool_(options.threads),
         estimator_(recipe, assumptions, pool_),
         free_levels_(AutoRecompute(recipe, assumptions).choices()) {}

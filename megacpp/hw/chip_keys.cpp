@@ -248,6 +248,8 @@ void add_memory(std::vector<ChipKey>& keys) {
   bytes("memory.code_base", "Code of such a step beside its blocks.", store_bytes<&Chip::code_bytes_base>);
   bytes("memory.code_per_block", "Code of every block that such a step has text of.",
         store_bytes<&Chip::code_bytes_per_block>);
+  reserved("memory.reserved_off_most", "How far off what is expected by these four may be, as a part of it.",
+           store_number<&Chip::reserved_off_most>);
 }
 
 void add_slices(std::vector<ChipKey>& keys) {

@@ -42,14 +42,15 @@ bool has_dropless_experts(const recipe::Model& model) {
 }
 
 // Only a compiler that places buffers itself leaves gaps that no plan knows of. Of dropless experts XLA gets a product
-// for each with a masked copy of all rows, which no plan has: one H200 held 1.45 times the planned peak.
+// for each with a masked copy of all rows, which no plan has: one H200 held 1.45 times the planned peak, and no rule for
+// what is reserved knows of it.
 void set_gaps(hw::Chip& chip, const runtime::Backend& backend, const fit::Lane& lane, const recipe::Model& model) {
-  if (!backend.emits_stablehlo) {
+  const bool is_dropless = has_dropless_experts(model);
+  if (!backend.emits_stablehlo || is_dropless) chip.reserved_per_kept = 0;
+  if (!backend.emits_stablehlo)
     chip.gaps_most = 1;
-    chip.reserved_per_kept = 0;
-  } else if ((lane.loops == fit::LaneLoops::on || has_dropless_experts(model)) && chip.loops_gaps_most > 0) {
+  else if ((lane.loops == fit::LaneLoops::on || is_dropless) && chip.loops_gaps_most > 0)
     chip.gaps_most = chip.loops_gaps_most;
-  }
 }
 
 }  // namespace

@@ -135,6 +135,19 @@ TEST(BackendHardwareTest, OfStepsInLoopsOnAGpuLessIsKnown) {
   EXPECT_EQ(on_tpu.fit.worst().gaps_most, hw::parse_target("v6e:1x1").chip.gaps_most);
 }
 
+// XLA gets a masked copy of all rows for each expert, and no recorded step had any.
+TEST(BackendHardwareTest, OfDroplessExpertsNoRuleSaysWhatIsReserved) {
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  for (const bool is_dropless : {false, true}) {
+    const recipe::Recipe recipe =
+        test_recipe({"train.precision=bf16", "xla.loops=on", "model.pattern=AE", "model.depth=4",
+                     "model.feed_forward.experts=4", "model.feed_forward.top_k=2",
+                     is_dropless ? "model.feed_forward.capacity_factor=0" : "model.feed_forward.capacity_factor=1.25"});
+    const fit::Assumptions assumptions = launch::assumptions_for(recipe, hw::parse_target("v6e:1x1"), none);
+    EXPECT_NE(fit::make_estimate(recipe, assumptions).reserved.has_value(), is_dropless);
+  }
+}
+
 TEST(BackendHardwareTest, DevicesThatNobodyDescribesHaveNoLimitAndNoRates) {
   const runtime::Backend& xla = runtime::backend_named("xla");
   const recipe::Recipe cuda = test_recipe({"backend=xla", "xla.plugin=cuda", "layout.data_parallel=2"});

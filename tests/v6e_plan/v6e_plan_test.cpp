@@ -86,7 +86,7 @@ std::vector<Recorded> recorded(const std::string& file) {
   std::vector<Recorded> rows;
   for (const base::Json& json : golden_rows(file)) {
     Estimate estimate = estimate_of(json);
-    const std::optional<ReservedBytes> expected = reserved_bytes(estimate, assumptions_of(json));
+    const std::optional<ReservedBytes> expected = estimate.reserved;
     rows.push_back({text(json["row"]), split_of(json), std::move(estimate), expected, number(json, "argument"),
                     number(json, "temp"), number(json, "peak"), number(json, "code"),
                     json.contains("flops") ? std::optional(number(json, "flops")) : std::nullopt});
