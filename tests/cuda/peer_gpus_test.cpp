@@ -86,7 +86,7 @@ Arenas obtained_arenas(const StandInRun& run) {
 }
 
 /// Devices that have a launch between chips which reads or writes memory of another device.
-std::set<int> devices_that_reach(const StandInRun& run, const std::vector<Operation>& operations) {
+std::set<int> devices_with_peer_memory(const StandInRun& run, const std::vector<Operation>& operations) {
   std::set<int> devices;
   for (const Operation& operation : operations)
     for (const stand_in_cuda::Range& range : operation.ranges)
@@ -134,7 +134,7 @@ TEST_P(CudaPeerRunTest, EveryChipStaysOnItsGpuAndAStepOfAllIsOneGraph) {
   run.executable().run_step(runtime::StepMode::plain);
   const std::vector<Operation> first = run.take_operations();
   expect_at_home(run, first);
-  EXPECT_EQ(devices_that_reach(run, first).size(), static_cast<size_t>(row.devices));
+  EXPECT_EQ(devices_with_peer_memory(run, first).size(), static_cast<size_t>(row.devices));
   for (int step = 0; step < 3; ++step) {
     run.executable().run_step(runtime::StepMode::plain);
     const std::vector<Operation> replayed = run.take_operations();
@@ -216,7 +216,7 @@ base::Problem refusal_of_two(const StandInGpu& gpu, Code code) {
   return problem;
 }
 
-TEST(CudaPeerGpusTest, GpusThatDoNotReachEachOtherAreE1505WithTheWaysOut) {
+TEST(CudaPeerGpusTest, GpusWithoutPeerAccessAreE1505WithTheWaysOut) {
   const StandInGpu gpu;
   gpu.machine().has_peers = false;
   const base::Problem problem = refusal_of_two(gpu, Code::E1505);

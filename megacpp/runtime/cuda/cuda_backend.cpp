@@ -56,14 +56,14 @@ Gpus open_gpus(collectives::World& world, const LoadParts& parts) {
   return gpus;
 }
 
-// Of the chips on the GPU at this place.
-memory::FitCheck check_fit_on(const Gpus& gpus, size_t place, const compile::Compiled& compiled,
+// Of the chips on the GPU of this index.
+memory::FitCheck check_fit_on(const Gpus& gpus, size_t index, const compile::Compiled& compiled,
                               const collectives::World& world, const LoadOptions& options) {
   std::vector<const memory::MemoryPlan*> plans(static_cast<size_t>(world.chips()));
   for (const int64_t chip : world.local_chips())
-    if (gpu_of_chip(chip, world.chips(), gpus.size()) == place)
+    if (gpu_of_chip(chip, world.chips(), gpus.size()) == index)
       plans[static_cast<size_t>(chip)] = &compiled.programs_of(chip).memory;
-  const Gpu& gpu = *gpus[place];
+  const Gpu& gpu = *gpus[index];
   gpu.attach();
   return memory::check_fit(
       plans,
@@ -106,9 +106,9 @@ struct LoadFacts {
 // Every GPU has room for its chips: else nothing is obtained on any.
 void require_fit(const Gpus& gpus, const compile::Compiled& compiled, const collectives::World& world,
                  const LoadOptions& options, LoadFacts& facts) {
-  for (size_t place = 0; place < gpus.size(); ++place) {
-    const memory::FitCheck fit = check_fit_on(gpus, place, compiled, world, options);
-    if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, gpus[place]->properties().name);
+  for (size_t index = 0; index < gpus.size(); ++index) {
+    const memory::FitCheck fit = check_fit_on(gpus, index, compiled, world, options);
+    if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, gpus[index]->properties().name);
     facts.planned_bytes.push_back(fit.total_bytes);
     for (const memory::ChipFit& chip : fit.chips) facts.chip_limits[chip.chip] = chip.limit_bytes;
   }
@@ -118,10 +118,10 @@ void require_fit(const Gpus& gpus, const compile::Compiled& compiled, const coll
 // between runs that searched and runs that kept.
 std::vector<std::string> notes_on(const Gpus& gpus, const LoadFacts& facts) {
   std::vector<std::string> notes;
-  for (size_t place = 0; place < gpus.size(); ++place) {
-    const Gpu& gpu = *gpus[place];
+  for (size_t index = 0; index < gpus.size(); ++index) {
+    const Gpu& gpu = *gpus[index];
     gpu.attach();
-    const int64_t planned = facts.planned_bytes[place], used = gpu.properties().memory_bytes - gpu.free_bytes();
+    const int64_t planned = facts.planned_bytes[index], used = gpu.properties().memory_bytes - gpu.free_bytes();
     notes.push_back(fmt::format("{} planned on {}, {} beside it: context, code and other programs",
                                 memory::human_bytes(planned), gpu.properties().name,
                                 memory::human_bytes(used - planned)));

@@ -117,14 +117,14 @@ Gpu::~Gpu() {
 
 void Gpu::attach() const { driver_.ctx_set_current(context_); }
 
-bool Gpu::can_reach(const Gpu& other) const {
+bool Gpu::can_access_peer(const Gpu& other) const {
   int can = 0;
   driver_.device_can_access_peer(&can, device_, other.device_);
   return can != 0;
 }
 
 // Primary contexts live on between runs of a process where something else holds them, and with them their access.
-void Gpu::reach(const Gpu& other) const {
+void Gpu::enable_peer_access(const Gpu& other) const {
   attach();
   const Result result = driver_.ctx_enable_peer_access.attempt(other.context_, 0);
   if (result != kSuccess && result != kPeerAccessEnabled) raise_failed_call("cuCtxEnablePeerAccess", result);

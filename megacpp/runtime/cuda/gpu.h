@@ -48,9 +48,9 @@ class Gpu {
   void attach() const;
   int64_t free_bytes() const;
   /// Whether the machine lets its kernels read and write memory of the other.
-  bool can_reach(const Gpu& other) const;
-  /// From here on they may. Both are of one driver, and can_reach() says yes.
-  void reach(const Gpu& other) const;
+  bool can_access_peer(const Gpu& other) const;
+  /// From here on they may. Both are of one driver, and can_access_peer() says yes.
+  void enable_peer_access(const Gpu& other) const;
 
   const Driver& driver() const { return driver_; }
   Context* context() const { return context_; }

@@ -24,14 +24,15 @@ void require_same_kind(const Gpu& first, const Gpu& other) {
                     .next = "choose those of one kind with CUDA_VISIBLE_DEVICES"}));
 }
 
-void require_reach(const Gpu& gpu, const Gpu& other) {
-  MEGACPP_REQUIRE(gpu.can_reach(other), E1505,
-                  ({.where = "the GPUs of this process",
-                    .got = fmt::format("{} cannot access memory of {}", gpu_text(gpu), gpu_text(other)),
-                    .wanted = "peer access between all of them: NVLink, or one PCIe root without an IOMMU between",
-                    .next = "start a process for each chip (mpirun, docs/hosts.md), which exchange through NCCL, or "
-                            "choose one GPU for all chips with CUDA_VISIBLE_DEVICES; nvidia-smi topo -p2p r shows who "
-                            "reaches whom"}));
+void require_peer_access(const Gpu& gpu, const Gpu& other) {
+  MEGACPP_REQUIRE(
+      gpu.can_access_peer(other), E1505,
+      ({.where = "the GPUs of this process",
+        .got = fmt::format("{} cannot access memory of {}", gpu_text(gpu), gpu_text(other)),
+        .wanted = "peer access between all of them: NVLink, or one PCIe root without an IOMMU between",
+        .next = "start a process for each chip (mpirun, docs/hosts.md), which exchange through NCCL, or "
+                "choose one GPU for all chips with CUDA_VISIBLE_DEVICES; nvidia-smi topo -p2p r shows which "
+                "pairs have it"}));
 }
 
 template <typename Use>
@@ -50,8 +51,8 @@ size_t gpu_of_chip(int64_t chip, int64_t chips, size_t gpus) {
 
 void connect_peers(const Gpus& gpus) {
   for (const std::shared_ptr<Gpu>& gpu : gpus) require_same_kind(*gpus.front(), *gpu);
-  for_each_pair(gpus, require_reach);
-  for_each_pair(gpus, [](const Gpu& gpu, const Gpu& other) { gpu.reach(other); });
+  for_each_pair(gpus, require_peer_access);
+  for_each_pair(gpus, [](const Gpu& gpu, const Gpu& other) { gpu.enable_peer_access(other); });
 }
 
 }  // namespace megacpp::runtime::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs of one process: which of them a chip is on, and that each reaches the memory of all others, which is how
+// The GPUs of one process: which of them a chip is on, and that each accesses the memory of all others, which is how
 // chips exchange (virtual_chips.h).
 #pragma once
 
@@ -14,12 +14,12 @@ namespace megacpp::runtime::cuda {
 
 using Gpus = std::vector<std::shared_ptr<Gpu>>;  // at least one
 
-/// The place among `gpus` of a chip of so many: neighbours share a GPU, and no GPU has more than one chip more than
+/// Index of the GPU that a chip of so many is on: neighbours share a GPU, and no GPU has more than one chip more than
 /// another.
 size_t gpu_of_chip(int64_t chip, int64_t chips, size_t gpus);
 
 /// Lets every one of them read and write memory of all others. E1505 where they are of different kinds, which would not
-/// compute alike, or where the machine does not let one reach another.
+/// compute alike, or where the machine gives one no peer access to another.
 void connect_peers(const Gpus& gpus);
 
 }  // namespace megacpp::runtime::cuda

@@ -140,58 +140,58 @@ VirtualChips::Group& VirtualChips::group_of(const std::vector<int64_t>& members)
   return known != groups_.end() ? *known : groups_.emplace_back(make_group(members));
 }
 
-// Leaves the GPU of its last lane current.
+// Leaves the GPU of its last part current.
 VirtualChips::Group VirtualChips::make_group(const std::vector<int64_t>& members) const {
-  Group group{.calls = collectives::GroupCalls(members, local_chips()), .lanes = {}};
+  Group group{.calls = collectives::GroupCalls(members, local_chips()), .parts = {}};
   for (int64_t index = 0; index < std::ssize(members); ++index) {
     const size_t gpu = gpu_of(members[static_cast<size_t>(index)]);
-    if (group.lanes.empty() || group.lanes.back().gpu != gpu) {
+    if (group.parts.empty() || group.parts.back().gpu != gpu) {
       enter(gpu);
-      group.lanes.push_back({.gpu = gpu,
+      group.parts.push_back({.gpu = gpu,
                              .members = {.begin = index, .end = index},
                              .stream = OwnedStream(driver()),
                              .moved = OwnedEvent(driver())});
     }
-    group.lanes.back().members.end = index + 1;
+    group.parts.back().members.end = index + 1;
   }
   return group;
 }
 
-const VirtualChips::Lane& VirtualChips::Group::lane_of(int64_t index) const {
-  return *std::ranges::find_if(lanes, [index](const Lane& lane) { return index < lane.members.end; });
+const VirtualChips::GpuPart& VirtualChips::Group::part_of(int64_t index) const {
+  return *std::ranges::find_if(parts, [index](const GpuPart& part) { return index < part.members.end; });
 }
 
 // Who calls makes its own GPU current again.
 void VirtualChips::enqueue(Group& group, int64_t sequence) {
-  for (const Lane& lane : group.lanes) move_part(lane, group, sequence);
+  for (const GpuPart& part : group.parts) move_part(part, group, sequence);
   join_parts(group);
   const std::vector<int64_t>& members = group.calls.members();
   for (int64_t index = 0; index < std::ssize(members); ++index) {
     Chip& chip = at(members[static_cast<size_t>(index)]);
     InFlight& each = chip.in_flight(group, sequence);
-    driver().event_record(each.event.get(), group.lane_of(index).stream.get());
+    driver().event_record(each.event.get(), group.part_of(index).stream.get());
     each.is_enqueued = true;
     chip.wake();
   }
 }
 
-void VirtualChips::move_part(const Lane& lane, Group& group, int64_t sequence) {
-  enter(lane.gpu);
-  Stream* const stream = lane.stream.get();
+void VirtualChips::move_part(const GpuPart& part, Group& group, int64_t sequence) {
+  enter(part.gpu);
+  Stream* const stream = part.stream.get();
   for (const int64_t member : group.calls.members())
     if (const InFlight& each = at(member).in_flight(group, sequence); each.is_marked)
       driver().stream_wait_event(stream, each.event.get(), 0);
-  const auto launch = [&](const CollectiveParams& table) { kernels_[lane.gpu].run(table, stream); };
-  tabulate(group.calls.rendezvous(sequence).calls(), lane.members, scratch_, launch);
+  const auto launch = [&](const CollectiveParams& table) { kernels_[part.gpu].run(table, stream); };
+  tabulate(group.calls.rendezvous(sequence).calls(), part.members, scratch_, launch);
 }
 
 // A member's operand is free when all GPUs have read it, and a sum is whole when all have added theirs.
 void VirtualChips::join_parts(const Group& group) const {
-  if (group.lanes.size() == 1) return;
-  for (const Lane& lane : group.lanes) driver().event_record(lane.moved.get(), lane.stream.get());
-  for (const Lane& lane : group.lanes)
-    for (const Lane& other : group.lanes)
-      if (&lane != &other) driver().stream_wait_event(lane.stream.get(), other.moved.get(), 0);
+  if (group.parts.size() == 1) return;
+  for (const GpuPart& part : group.parts) driver().event_record(part.moved.get(), part.stream.get());
+  for (const GpuPart& part : group.parts)
+    for (const GpuPart& other : group.parts)
+      if (&part != &other) driver().stream_wait_event(part.stream.get(), other.moved.get(), 0);
 }
 
 // Who calls makes its own GPU current again.
@@ -226,7 +226,7 @@ void VirtualChips::fail(const collectives::Failure& failure) {
   }
   for (const std::unique_ptr<Chip>& chip : chips_) chip->wake();
   for (const Group& group : groups_)
-    for (const Lane& lane : group.lanes) driver().stream_synchronize.attempt(lane.stream.get());
+    for (const GpuPart& part : group.parts) driver().stream_synchronize.attempt(part.stream.get());
   for (const std::unique_ptr<Chip>& chip : chips_) driver().stream_synchronize.attempt(chip->messages());
 }
 

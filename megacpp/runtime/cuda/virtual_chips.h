@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chips of one process, on one GPU or spread over several that reach each other's memory (peer_gpus.h). Every chip
+// The chips of one process, on one GPU or spread over several that access each other's memory (peer_gpus.h). Every chip
 // has a host thread and a stream of its own; tensors move between their arenas by one launch for all members of a call
 // that are on a GPU (movement_table.h), with sums in the order of the group.
 // - start() marks on the chip's stream that its operands are there. The member that comes last enqueues, on a stream of
@@ -59,7 +59,7 @@ class VirtualChips final : public collectives::World {
   class Chip;
   struct InFlight;
   // What one GPU moves of the calls of a group: for members behind one another that are on it.
-  struct Lane {
+  struct GpuPart {
     size_t gpu;
     MemberRange members;
     OwnedStream stream;
@@ -67,9 +67,9 @@ class VirtualChips final : public collectives::World {
   };
   struct Group {
     collectives::GroupCalls calls;
-    std::vector<Lane> lanes;  // in the order of their members
+    std::vector<GpuPart> parts;  // in the order of their members
 
-    const Lane& lane_of(int64_t index) const;
+    const GpuPart& part_of(int64_t index) const;
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -80,7 +80,7 @@ class VirtualChips final : public collectives::World {
   Group& group_of(const std::vector<int64_t>& members);
   Group make_group(const std::vector<int64_t>& members) const;
   void enqueue(Group& group, int64_t sequence);
-  void move_part(const Lane& lane, Group& group, int64_t sequence);
+  void move_part(const GpuPart& part, Group& group, int64_t sequence);
   void join_parts(const Group& group) const;
   void enqueue_message(InFlight& send, InFlight& recv);
   Stream* sender_stream(const Chip& sender, const Chip& receiver, const InFlight& recv) const;
