@@ -356,7 +356,7 @@ TEST(CudaHostPathTest, ARunSaysWhenItsBitsRepeat) {
 
 TEST(CudaHostPathTest, AnotherGenerationOfCardIsE1508) {
   const StandInGpu gpu;
-  gpu.machine().capability = 80;
+  gpu.machine().capabilities[0] = 80;
   const recipe::Recipe recipe = hybrid();
   const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
   const base::Problem problem = problem_of(

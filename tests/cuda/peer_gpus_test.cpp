@@ -233,6 +233,28 @@ TEST(CudaPeerGpusTest, GpusOfDifferentKindsAreE1505) {
   EXPECT_NE(problem.got.find("NVIDIA H100 80GB HBM3"), std::string::npos) << problem.got;
 }
 
+// Whichever of the two comes first: a process may have been started for the other one.
+TEST(CudaPeerGpusTest, AGpuOfAnotherGenerationBesideIsE1505ThatSaysHowToLeaveItOut) {
+  for (const int older : {0, 1}) {
+    const StandInGpu gpu;
+    gpu.machine().names[older] = "NVIDIA A100-SXM4-80GB";
+    gpu.machine().capabilities[older] = 80;
+    const base::Problem problem = refusal_of_two(gpu, Code::E1505);
+    EXPECT_NE(problem.got.find("NVIDIA A100-SXM4-80GB"), std::string::npos) << problem.got;
+    EXPECT_NE(problem.next.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << problem.next;
+  }
+}
+
+TEST(CudaPeerGpusTest, ARunOfOneChipDoesNotLookAtAGpuOfAnotherGeneration) {
+  const StandInGpu gpu;
+  gpu.machine().devices = 2;
+  gpu.machine().names[1] = "NVIDIA A100-SXM4-80GB";
+  gpu.machine().capabilities[1] = 80;
+  const recipe::Recipe recipe = hybrid();
+  load_on(gpu, recipe, StandInRun::compile_for_gpus(recipe));
+  EXPECT_EQ(gpu.machine().breaches, std::vector<std::string>());
+}
+
 TEST(CudaPeerGpusTest, AccessThatTheDriverDoesNotGiveNamesTheCall) {
   const StandInGpu gpu;
   gpu.machine().answers["cuCtxEnablePeerAccess"] = 711;

@@ -36,10 +36,10 @@ inline constexpr int kMaxDevices = 8;
 struct Machine {
   // Set by tests; the first two before the driver is opened.
   int driver_version = 13000;
-  int devices = 1;                   // at most kMaxDevices
-  std::map<int, std::string> names;  // of devices that are no "NVIDIA H200"
-  bool has_peers = true;             // each device may be let to access memory of the others
-  int capability = 90;
+  int devices = 1;                        // at most kMaxDevices
+  std::map<int, std::string> names;       // of devices that are no "NVIDIA H200"
+  bool has_peers = true;                  // each device may be let to access memory of the others
+  std::map<int, int> capabilities;        // of devices that are not of 9.0: 80
   size_t memory_bytes = size_t{4} << 30;  // of each
   size_t taken_bytes = 0;                 // of these, by other programs
   bool is_loaded = false;                 // nothing may be allocated or created any more

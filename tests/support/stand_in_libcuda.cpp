@@ -289,8 +289,10 @@ int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
   std::memset(uuid, device + 1, 16);
   return 0;
 }
-int cuDeviceGetAttribute(int* value, int attribute, int) {
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
   CALL(cuDeviceGetAttribute, false);
+  const auto other = machine.capabilities.find(device);
+  const int capability = other == machine.capabilities.end() ? 90 : other->second;
   switch (attribute) {
     case 16:
       *value = 132;
@@ -299,10 +301,10 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
       *value = 50 << 20;
       return 0;
     case 75:
-      *value = machine.capability / 10;
+      *value = capability / 10;
       return 0;
     case 76:
-      *value = machine.capability % 10;
+      *value = capability % 10;
       return 0;
     case 97:
       *value = 227 << 10;

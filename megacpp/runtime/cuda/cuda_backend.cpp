@@ -47,8 +47,12 @@ Gpus open_gpus(collectives::World& world, const LoadParts& parts) {
   const Driver& driver = open_driver(driver_place(parts.libraries));
   plugins::GpusOfProcess own{.machine = host_name(), .gpus = visible_gpus(driver)};
   if (world.has_all_chips()) own.chips = std::min(world.chips(), static_cast<int64_t>(std::ssize(own.gpus)));
+  const std::vector<int64_t> devices = plugins::share_gpus(world, own).devices;
+  std::vector<DeviceProperties> kinds;
+  for (const int64_t device : devices) kinds.push_back(read_properties(driver, static_cast<int>(device)));
+  require_same_kind(kinds);
   Gpus gpus;
-  for (const int64_t device : plugins::share_gpus(world, own).devices)
+  for (const int64_t device : devices)
     gpus.push_back(std::make_shared<Gpu>(driver, Gpu::Options{.ordinal = static_cast<int>(device),
                                                               .libraries = parts.libraries,
                                                               .find_cubin = parts.find_cubin}));

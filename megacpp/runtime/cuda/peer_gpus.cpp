@@ -14,9 +14,12 @@ std::string gpu_text(const Gpu& gpu) {
   return fmt::format("{} {}", gpu.properties().name, gpu.properties().uuid.substr(0, 8));
 }
 
-void require_same_kind(const Gpu& first, const Gpu& other) {
-  const DeviceProperties &one = first.properties(), &two = other.properties();
-  MEGACPP_REQUIRE(one.name == two.name && one.multiprocessors == two.multiprocessors, E1505,
+bool is_same_kind(const DeviceProperties& one, const DeviceProperties& two) {
+  return one.name == two.name && one.capability == two.capability && one.multiprocessors == two.multiprocessors;
+}
+
+void require_alike(const DeviceProperties& one, const DeviceProperties& two) {
+  MEGACPP_REQUIRE(is_same_kind(one, two), E1505,
                   ({.where = "the GPUs of this process",
                     .got = fmt::format("{} of {} multiprocessors and {} of {}", one.name, one.multiprocessors, two.name,
                                        two.multiprocessors),
@@ -49,8 +52,11 @@ size_t gpu_of_chip(int64_t chip, int64_t chips, size_t gpus) {
   return static_cast<size_t>(chip) * gpus / static_cast<size_t>(chips);
 }
 
+void require_same_kind(const std::vector<DeviceProperties>& gpus) {
+  for (const DeviceProperties& gpu : gpus) require_alike(gpus.front(), gpu);
+}
+
 void connect_peers(const Gpus& gpus) {
-  for (const std::shared_ptr<Gpu>& gpu : gpus) require_same_kind(*gpus.front(), *gpu);
   for_each_pair(gpus, require_peer_access);
   for_each_pair(gpus, [](const Gpu& gpu, const Gpu& other) { gpu.enable_peer_access(other); });
 }

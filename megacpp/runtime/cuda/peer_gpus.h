@@ -18,8 +18,12 @@ using Gpus = std::vector<std::shared_ptr<Gpu>>;  // at least one
 /// another.
 size_t gpu_of_chip(int64_t chip, int64_t chips, size_t gpus);
 
-/// Lets every one of them read and write memory of all others. E1505 where they are of different kinds, which would not
-/// compute alike, or where the machine gives one no peer access to another.
+/// E1505 where they are of different kinds, which would not compute alike. Asked before any has a context: one that the
+/// kernels do not run on at all is of another kind too, and the user may leave it out.
+void require_same_kind(const std::vector<DeviceProperties>& gpus);
+
+/// Lets every one of them read and write memory of all others. E1505 where the machine gives one no peer access to
+/// another.
 void connect_peers(const Gpus& gpus);
 
 }  // namespace megacpp::runtime::cuda
