@@ -306,6 +306,24 @@ class CapturedPeersTest : public ::testing::Test {
     for (size_t number = 0; number < 2; ++number) chip(number).finish(tickets[number], {.handle = stream(number)});
   }
 
+  /// A gathering of both, each chip's end of it.
+  std::vector<collectives::Call> gathering() {
+    std::vector<collectives::Call> calls(2);
+    for (size_t number = 0; number < 2; ++number) {
+      calls[number].kind = collectives::Kind::all_gather;
+      calls[number].group = &chip(number).create_group({0, 1});
+      calls[number].parts = {part(number)};
+      calls[number].where = "gathered";
+    }
+    return calls;
+  }
+
+  /// Whether a thread that goes on as the first chip still has its GPU.
+  void expect_first_is_current() {
+    driver_.memset_bytes_async(memory_[0]->address(), 0, 256, stream(0));
+    EXPECT_EQ(stand_in_.machine().breaches, std::vector<std::string>());
+  }
+
   void overwrite_operand(size_t number) {
     gpus_[number]->attach();
     driver_.memcpy_to_device_async(memory_[number]->address(), host_.data(), host_.size(), stream(number));
@@ -340,13 +358,7 @@ class CapturedPeersTest : public ::testing::Test {
 };
 
 TEST_F(CapturedPeersTest, AnOperandIsFreeWhenTheGpusOfAllMembersHaveReadIt) {
-  std::vector<collectives::Call> calls(2);
-  for (size_t number = 0; number < 2; ++number) {
-    calls[number].kind = collectives::Kind::all_gather;
-    calls[number].group = &chip(number).create_group({0, 1});
-    calls[number].parts = {part(number)};
-    calls[number].where = "gathered";
-  }
+  const std::vector<collectives::Call> calls = gathering();
   capture([&] {
     exchange(calls);
     for (const size_t number : {0, 1}) overwrite_operand(number);
@@ -384,6 +396,24 @@ TEST_F(CapturedPeersTest, OneThatIsOverwrittenTooEarlyIsSeen) {
     for (size_t number = 0; number < 2; ++number) chip(number).finish(tickets[number], {.handle = stream(number)});
   });
   EXPECT_FALSE(stand_in_.machine().breaches.empty());
+}
+
+// ---- Calls that fail on another GPU ----
+
+TEST_F(CapturedPeersTest, ALaunchThatAnotherGpuRefusesLeavesTheOwnOneCurrent) {
+  const std::vector<collectives::Call> calls = gathering();
+  chip(1).start(calls[1], {.handle = stream(1)});
+  stand_in_.machine().answers["cuLaunchKernelEx@1"] = 701;
+  problem_of(Code::E3204, [&] { chip(0).start(calls[0], {.handle = stream(0)}); });
+  expect_first_is_current();
+  chip(0).abort("a launch was refused");
+}
+
+TEST_F(CapturedPeersTest, AStreamThatAnotherGpuRefusesLeavesTheOwnOneCurrent) {
+  stand_in_.machine().answers["cuStreamCreate@1"] = 719;
+  gpus_[0]->attach();
+  problem_of(Code::E3204, [&] { chip(0).create_group({0, 1}); });
+  expect_first_is_current();
 }
 
 // ---- Algorithms ----

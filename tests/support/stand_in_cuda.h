@@ -43,7 +43,8 @@ struct Machine {
   size_t memory_bytes = size_t{4} << 30;  // of each
   size_t taken_bytes = 0;                 // of these, by other programs
   bool is_loaded = false;                 // nothing may be allocated or created any more
-  std::map<std::string, int> answers;     // what a call answers instead of doing anything, by symbol
+  /// What a call answers instead of doing anything, by symbol; by "cuLaunchKernelEx@1" while device 1 is current.
+  std::map<std::string, int> answers;
 
   // What happened.
   std::map<uint64_t, size_t> allocated;  // bytes by address

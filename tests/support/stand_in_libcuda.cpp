@@ -107,8 +107,9 @@ size_t used_bytes(int device) {
 
 /// Whether the call may go on; else what it answers is in `result`.
 bool may_call(const char* symbol, int& result, bool needs_context = true) {
-  const auto at = machine.answers.find(symbol);
-  if (at != machine.answers.end()) {
+  for (const std::string& asked : {std::string(symbol), symbol + ("@" + std::to_string(current_device()))}) {
+    const auto at = machine.answers.find(asked);
+    if (at == machine.answers.end()) continue;
     result = at->second;
     return false;
   }

@@ -32,6 +32,19 @@ struct VirtualChips::InFlight {
   std::string disagreement = {};  // of a receive: what its send is, where that is another movement
 };
 
+/// Makes a chip's own GPU current again when it goes: who enqueues for chips on others, or makes streams there, enters
+/// those, and may end anywhere by a call that fails.
+class VirtualChips::OwnGpuAgain {
+ public:
+  explicit OwnGpuAgain(const Gpu& own) : own_(own) {}
+  ~OwnGpuAgain() { own_.driver().ctx_set_current.attempt(own_.context()); }
+  OwnGpuAgain(const OwnGpuAgain&) = delete;
+  OwnGpuAgain& operator=(const OwnGpuAgain&) = delete;
+
+ private:
+  const Gpu& own_;
+};
+
 class VirtualChips::Chip final : public DeviceCommunicator {
  public:
   /// Its GPU is current.
@@ -69,7 +82,9 @@ class VirtualChips::Chip final : public DeviceCommunicator {
     int64_t started = 0;
   };
 
+  const Gpu& own_gpu() const { return *world_.options_.gpus[gpu_]; }
   void enter() const { world_.enter(gpu_); }
+  Group& shared_group(const std::vector<int64_t>& members) const;
   void add_idle(int64_t count);
   void check_limit(const Call& call) const;
   void post_collective(InFlight& in_flight);
@@ -140,7 +155,6 @@ VirtualChips::Group& VirtualChips::group_of(const std::vector<int64_t>& members)
   return known != groups_.end() ? *known : groups_.emplace_back(make_group(members));
 }
 
-// Leaves the GPU of its last part current.
 VirtualChips::Group VirtualChips::make_group(const std::vector<int64_t>& members) const {
   Group group{.calls = collectives::GroupCalls(members, local_chips()), .parts = {}};
   for (int64_t index = 0; index < std::ssize(members); ++index) {
@@ -161,7 +175,6 @@ const VirtualChips::GpuPart& VirtualChips::Group::part_of(int64_t index) const {
   return *std::ranges::find_if(parts, [index](const GpuPart& part) { return index < part.members.end; });
 }
 
-// Who calls makes its own GPU current again.
 void VirtualChips::enqueue(Group& group, int64_t sequence) {
   for (const GpuPart& part : group.parts) move_part(part, group, sequence);
   join_parts(group);
@@ -194,7 +207,6 @@ void VirtualChips::join_parts(const Group& group) const {
       if (&part != &other) driver().stream_wait_event(part.stream.get(), other.moved.get(), 0);
 }
 
-// Who calls makes its own GPU current again.
 void VirtualChips::enqueue_message(InFlight& send, InFlight& recv) {
   Chip &receiver = at(send.call->peer), &sender = at(recv.call->peer);
   Stream* const stream = receiver.messages();
@@ -250,13 +262,17 @@ const collectives::Group& VirtualChips::Chip::create_group(const std::vector<int
     if (own.group.members == members) return own.group;
   collectives::check_group(members, rank_, chips());
   const Lock lock(world_.mutex_);
-  Group& shared = world_.group_of(members);
-  enter();
+  Group& shared = shared_group(members);
   add_idle(collectives::kMaxInFlight);
   collectives::Group group = {.members = members,
                               .index = std::ranges::find(members, rank_) - members.begin(),
                               .id = static_cast<int64_t>(groups_.size())};
   return groups_.emplace_back(OwnGroup{std::move(group), shared}).group;
+}
+
+VirtualChips::Group& VirtualChips::Chip::shared_group(const std::vector<int64_t>& members) const {
+  const OwnGpuAgain again(own_gpu());
+  return world_.group_of(members);
 }
 
 void VirtualChips::Chip::reserve_messages(int64_t count) {
@@ -269,6 +285,7 @@ void VirtualChips::Chip::reserve_messages(int64_t count) {
 Ticket VirtualChips::Chip::start(const Call& call, collectives::Stream stream) {
   collectives::check_call(call, chips());
   enter();
+  const OwnGpuAgain again(own_gpu());
   const Lock lock(world_.mutex_);
   world_.check_alive(rank_, call.where);
   check_limit(call);
@@ -281,7 +298,6 @@ Ticket VirtualChips::Chip::start(const Call& call, collectives::Stream stream) {
   if (started.is_marked) world_.driver().event_record(started.event.get(), static_cast<Stream*>(stream.handle));
   active_.splice(active_.end(), idle_, idle_.begin());
   collectives::is_point_to_point(call.kind) ? post_message(started) : post_collective(started);
-  enter();  // again: it may have enqueued for chips on other GPUs
   return {started.number};
 }
 

@@ -57,6 +57,7 @@ class VirtualChips final : public collectives::World {
 
  private:
   class Chip;
+  class OwnGpuAgain;
   struct InFlight;
   // What one GPU moves of the calls of a group: for members behind one another that are on it.
   struct GpuPart {
@@ -77,6 +78,7 @@ class VirtualChips final : public collectives::World {
   const Driver& driver() const { return options_.gpus.front()->driver(); }
   size_t gpu_of(int64_t chip) const { return gpu_of_chip(chip, chips(), options_.gpus.size()); }
   void enter(size_t gpu) const { options_.gpus[gpu]->attach(); }
+  // These enter the GPUs of all members, and leave any of them current (OwnGpuAgain).
   Group& group_of(const std::vector<int64_t>& members);
   Group make_group(const std::vector<int64_t>& members) const;
   void enqueue(Group& group, int64_t sequence);
@@ -84,6 +86,7 @@ class VirtualChips final : public collectives::World {
   void join_parts(const Group& group) const;
   void enqueue_message(InFlight& send, InFlight& recv);
   Stream* sender_stream(const Chip& sender, const Chip& receiver, const InFlight& recv) const;
+
   void fail(const collectives::Failure& failure);
   void check_alive(int64_t chip, const std::string& where) const;
 
