@@ -13,11 +13,13 @@
 #include <ostream>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "megacpp/collectives/transport.h"
 #include "megacpp/runtime/cuda/algorithm_search.h"
+#include "megacpp/runtime/cuda/device_communicator.h"
 #include "megacpp/runtime/cuda/device_world.h"
 #include "megacpp/runtime/cuda/handles.h"
 #include "megacpp/runtime/cuda/shared_algorithms.h"
@@ -414,6 +416,45 @@ TEST_F(CapturedPeersTest, AStreamThatAnotherGpuRefusesLeavesTheOwnOneCurrent) {
   gpus_[0]->attach();
   problem_of(Code::E3204, [&] { chip(0).create_group({0, 1}); });
   expect_first_is_current();
+}
+
+// kNotReady is what a GPU that waits for a lost one answers.
+TEST_F(CapturedPeersTest, AFailureIsKnownWhileStreamsThatNeverEndAreAwaited) {
+  stand_in_.machine().answers["cuStreamQuery"] = runtime::cuda::kNotReady;
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread failing([&] { chip(0).abort("a GPU is lost"); });
+  while (!world_->has_failed() && std::chrono::steady_clock::now() - begin < kLimit) std::this_thread::yield();
+  const auto known = std::chrono::steady_clock::now() - begin;
+  failing.join();
+  chip(1).abort("another chip failed");  // the second waits no longer than the first
+  EXPECT_LT(known, std::chrono::milliseconds(2500));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kLimit);
+}
+
+TEST_F(CapturedPeersTest, WhoWaitsForAStreamThatNeverEndsHearsOfTheFailure) {
+  stand_in_.machine().answers["cuStreamQuery"] = runtime::cuda::kNotReady;
+  std::thread failing([&] { chip(0).abort("a GPU is lost"); });
+  const base::Problem problem = problem_of(Code::E3101, [&] {
+    gpus_[1]->attach();
+    dynamic_cast<runtime::cuda::DeviceCommunicator&>(chip(1)).wait(stream(1));
+  });
+  failing.join();
+  EXPECT_NE(problem.got.find("a GPU is lost"), std::string::npos) << problem.got;
+}
+
+TEST_F(CapturedPeersTest, AStreamThatNeverEndsIsE3102AfterTheLimit) {
+  const std::unique_ptr<collectives::World> hasty =
+      runtime::cuda::make_device_world({.control = collectives::inproc_transport().make({.chips = 2}),
+                                        .gpus = gpus_,
+                                        .wait_limit = std::chrono::milliseconds(50)});
+  stand_in_.machine().answers["cuStreamQuery"] = runtime::cuda::kNotReady;
+  const base::Problem problem = problem_of(Code::E3102, [&] {
+    gpus_[0]->attach();
+    dynamic_cast<runtime::cuda::DeviceCommunicator&>(hasty->communicator(0)).wait(stream(0));
+  });
+  EXPECT_NE(problem.got.find("chip 1"), std::string::npos) << problem.got;
+  EXPECT_NE(problem.next.find("nvidia-smi"), std::string::npos) << problem.next;
+  EXPECT_TRUE(hasty->has_failed());
 }
 
 // ---- Algorithms ----

@@ -2,12 +2,18 @@
 // One chip's end of a transport between devices: calls are ordered on streams of the chip's GPU.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "megacpp/collectives/communicator.h"
 #include "megacpp/runtime/cuda/driver.h"
 
 namespace megacpp::runtime::cuda {
+
+/// Between two looks whether a stream has ended that another chip may keep waiting.
+inline constexpr std::chrono::microseconds kLookEvery(50);
+/// For such streams to end once a chip has failed: one that waits for a GPU that is lost never does.
+inline constexpr std::chrono::seconds kEndLimit(3);
 
 class DeviceCommunicator : public collectives::Communicator {
  public:

@@ -28,8 +28,6 @@ using collectives::Ticket;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kListenEvery(20);
-constexpr std::chrono::microseconds kLookEvery(50);  // whether a stream has ended
-constexpr std::chrono::seconds kEndLimit(3);         // for streams whose channels were ended
 
 // On the stream of a channel.
 class ChannelSteps final : public ExchangeSteps {

@@ -4,12 +4,18 @@
 #include <algorithm>
 #include <condition_variable>
 #include <list>
+#include <thread>
 #include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/runtime/cuda/device_communicator.h"
 
 namespace megacpp::runtime::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
 
 using collectives::Call;
 using collectives::Communicator;
@@ -60,8 +66,7 @@ class VirtualChips::Chip final : public DeviceCommunicator {
   Ticket start(const Call& call, collectives::Stream stream) override;
   void finish(Ticket ticket, collectives::Stream stream) override;
   void abort(const std::string& reason) override;
-  // Nothing on the device waits for what is not enqueued.
-  void wait(Stream* stream) override { world_.driver().stream_synchronize(stream); }
+  void wait(Stream* stream) override;
   // Members read each other's buffers.
   int64_t workspace_bytes(const Call&, int64_t) const override { return 0; }
 
@@ -90,8 +95,12 @@ class VirtualChips::Chip final : public DeviceCommunicator {
   void post_collective(InFlight& in_flight);
   void post_message(InFlight& in_flight);
   void wait_until_enqueued(Lock& lock, const InFlight& in_flight);
+  void wait_for_event(const InFlight& finished);
   void check_agreement();
+  template <typename Query>
+  void wait_until(const Query& query, const std::string& where);
   void time_out(const InFlight& in_flight);
+  void time_out_device(const std::string& where);
   [[noreturn]] void fail_with(base::Code code, const base::Problem& problem);
 
   VirtualChips& world_;
@@ -230,21 +239,29 @@ Stream* VirtualChips::sender_stream(const Chip& sender, const Chip& receiver, co
 }
 
 // The first failure counts. Nothing is enqueued after it, and what is under way ends by itself: when this returns
-// nobody reads the buffers of others. A device that has failed answers at once.
+// nobody reads the buffers of others.
 void VirtualChips::fail(const collectives::Failure& failure) {
   if (!failure_) {
     failure_ = failure;
+    end_by_ = Clock::now() + kEndLimit;
+    has_failed_ = true;
     options_.control->abort(failure.chip, failure.reason);
   }
   for (const std::unique_ptr<Chip>& chip : chips_) chip->wake();
   for (const Group& group : groups_)
-    for (const GpuPart& part : group.parts) driver().stream_synchronize.attempt(part.stream.get());
-  for (const std::unique_ptr<Chip>& chip : chips_) driver().stream_synchronize.attempt(chip->messages());
+    for (const GpuPart& part : group.parts) wait_for_end(part.stream.get());
+  for (const std::unique_ptr<Chip>& chip : chips_) wait_for_end(chip->messages());
 }
 
-bool VirtualChips::has_failed() {
-  const Lock lock(mutex_);
-  return failure_.has_value();
+// A device that has failed answers at once. Of several GPUs the stream of one that is well may wait for an event of one
+// that is lost, and never end: all of them together have a limit, however many chips report.
+void VirtualChips::wait_for_end(Stream* stream) const {
+  if (!has_several_gpus()) {
+    driver().stream_synchronize.attempt(stream);
+    return;
+  }
+  while (driver().stream_query.attempt(stream) == kNotReady && Clock::now() < end_by_)
+    std::this_thread::sleep_for(kLookEvery);
 }
 
 void VirtualChips::check_alive(int64_t chip, const std::string& where) const {
@@ -371,20 +388,53 @@ void VirtualChips::Chip::finish(Ticket ticket, collectives::Stream stream) {
     world_.driver().stream_wait_event(static_cast<Stream*>(stream.handle), finished->event.get(), 0);
   } else {
     lock.unlock();
-    world_.driver().event_synchronize(finished->event.get());
+    wait_for_event(*finished);
     lock.lock();
   }
   if (finished->group != nullptr) finished->group->calls.rendezvous(finished->sequence).leave();
   idle_.splice(idle_.end(), active_, finished);
 }
 
+// On one GPU nothing waits for what is not enqueued, and a device that has failed answers.
+void VirtualChips::Chip::wait(Stream* stream) {
+  const Driver& driver = world_.driver();
+  if (!world_.has_several_gpus()) return driver.stream_synchronize(stream);
+  wait_until([&] { return driver.stream_query.attempt(stream); }, "the end of what it has enqueued");
+}
+
+void VirtualChips::Chip::wait_for_event(const InFlight& finished) {
+  const Driver& driver = world_.driver();
+  Event* const event = finished.event.get();
+  if (!world_.has_several_gpus()) return driver.event_synchronize(event);
+  wait_until([&] { return driver.event_query.attempt(event); }, finished.call->where);
+}
+
+// Without the lock. What waits for a GPU that is lost is left behind some time after the failure is known.
+template <typename Query>
+void VirtualChips::Chip::wait_until(const Query& query, const std::string& where) {
+  const Clock::time_point begin = Clock::now();
+  std::optional<Clock::time_point> failed;
+  Result result = kNotReady;
+  while ((result = query()) == kNotReady) {
+    const Clock::time_point now = Clock::now();
+    if (!failed && world_.has_failed()) failed = now;
+    if (failed && now - *failed > kEndLimit) {
+      const Lock lock(world_.mutex_);
+      world_.check_alive(rank_, where);
+    }
+    if (!failed && now - begin >= world_.options_.wait_limit) time_out_device(where);
+    std::this_thread::sleep_for(kLookEvery);
+  }
+  if (result != kSuccess) raise_failed_call("cuStreamQuery", result);
+}
+
 void VirtualChips::Chip::wait_until_enqueued(Lock& lock, const InFlight& in_flight) {
-  const auto deadline = std::chrono::steady_clock::now() + world_.options_.wait_limit;
+  const auto deadline = Clock::now() + world_.options_.wait_limit;
   while (true) {
     world_.check_alive(rank_, in_flight.call->where);
     check_agreement();
     if (in_flight.is_enqueued) return;
-    if (std::chrono::steady_clock::now() >= deadline) time_out(in_flight);
+    if (Clock::now() >= deadline) time_out(in_flight);
     wake_.wait_until(lock, deadline);
   }
 }
@@ -420,6 +470,19 @@ void VirtualChips::Chip::time_out(const InFlight& in_flight) {
   for (const int64_t chip : waited.chips)
     waited.states += "; " + collectives::state_text(chip, world_.at(chip).oldest_call());
   fail_with(base::Code::E3102, collectives::waited_too_long(rank_, *in_flight.call, waited));
+}
+
+void VirtualChips::Chip::time_out_device(const std::string& where) {
+  const Lock lock(world_.mutex_);
+  collectives::Waited waited{.limit = world_.options_.wait_limit};
+  for (int64_t chip = 0; chip < chips(); ++chip)
+    if (world_.gpu_of(chip) != gpu_) waited.chips.push_back(chip);
+  base::Problem problem = collectives::device_took_too_long(rank_, Call{.parts = {}, .where = where}, waited);
+  problem.wanted = "the end of what its stream holds";
+  problem.next =
+      "look for a GPU that is lost (nvidia-smi, the kernel's log for Xid); a step must take less than "
+      "train.wait_limit: raise it if the device is only slow";
+  fail_with(base::Code::E3102, problem);
 }
 
 }  // namespace megacpp::runtime::cuda

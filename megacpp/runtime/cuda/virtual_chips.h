@@ -9,11 +9,13 @@
 // - No host waits for the device. A stream cannot wait for a mark that nobody has set yet, so finish() waits until the
 //   threads of all members have started the call: chips that enqueue at the same pace do not notice.
 // - All that is enqueued waits only for what was enqueued before it: the device never stops, whatever chips do later.
+//   Of several GPUs one may be lost while another waits for it: there no wait of the host is without a limit.
 // - On the host thread (kHostThread) a call begins at once, and finish() returns when it is complete.
 // - All of it may be captured into a graph, of all chips together (step_graph.h), as long as every call that is started
 //   is also finished, and every send drained, before the capture ends.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -50,7 +52,7 @@ class VirtualChips final : public collectives::World {
   const std::vector<int64_t>& local_chips() const override { return options_.control->local_chips(); }
   collectives::Communicator& communicator(int64_t chip) override;
   void abort(int64_t chip, const std::string& reason) override { communicator(chip).abort(reason); }
-  bool has_failed() override;
+  bool has_failed() override { return has_failed_; }
 
  protected:
   std::vector<std::string> gather(const std::string& own) override;
@@ -77,6 +79,7 @@ class VirtualChips final : public collectives::World {
   Chip& at(int64_t chip) const { return *chips_[static_cast<size_t>(chip)]; }
   const Driver& driver() const { return options_.gpus.front()->driver(); }
   size_t gpu_of(int64_t chip) const { return gpu_of_chip(chip, chips(), options_.gpus.size()); }
+  bool has_several_gpus() const { return options_.gpus.size() > 1; }
   void enter(size_t gpu) const { options_.gpus[gpu]->attach(); }
   // These enter the GPUs of all members, and leave any of them current (OwnGpuAgain).
   Group& group_of(const std::vector<int64_t>& members);
@@ -88,6 +91,7 @@ class VirtualChips final : public collectives::World {
   Stream* sender_stream(const Chip& sender, const Chip& receiver, const InFlight& recv) const;
 
   void fail(const collectives::Failure& failure);
+  void wait_for_end(Stream* stream) const;
   void check_alive(int64_t chip, const std::string& where) const;
 
   // One lock guards all of it, and the calls in flight of every chip.
@@ -98,6 +102,9 @@ class VirtualChips final : public collectives::World {
   std::vector<std::unique_ptr<Chip>> chips_;
   std::vector<Address> scratch_;  // of tabulate()
   std::optional<collectives::Failure> failure_;
+  std::chrono::steady_clock::time_point end_by_;  // of a failure: nobody waits longer for streams
+
+  std::atomic<bool> has_failed_ = false;  // for who looks while another holds the lock and waits for the device
 };
 
 /// What holds for them: "cuda", sums in a fixed order, ordered on streams.
