@@ -55,7 +55,8 @@ class VirtualChips::Chip final : public DeviceCommunicator {
  public:
   /// Its GPU is current.
   Chip(VirtualChips& world, int64_t rank)
-      : world_(world), rank_(rank), gpu_(world.gpu_of(rank)), messages_(world.driver()), sent_(world.driver()) {
+      : world_(world), rank_(rank), gpu_(world.gpu_of(rank)), messages_(world.driver()) {
+    if (world_.has_several_gpus()) sent_.emplace(world_.driver());
     add_idle(collectives::kMaxInFlight);
   }
 
@@ -74,8 +75,8 @@ class VirtualChips::Chip final : public DeviceCommunicator {
   size_t gpu() const { return gpu_; }
   /// Where messages to this chip move.
   Stream* messages() const { return messages_.get(); }
-  /// Where messages from this chip end that another GPU moves.
-  Stream* sent() const { return sent_.get(); }
+  /// Where messages from this chip end that another GPU moves. There are several.
+  Stream* sent() const { return sent_->get(); }
   const Call* oldest_call() const { return active_.empty() ? nullptr : active_.front().call; }
   InFlight& in_flight(const Group& group, int64_t sequence);
   InFlight* oldest_message(Kind kind, int64_t peer, int64_t tag);
@@ -107,7 +108,7 @@ class VirtualChips::Chip final : public DeviceCommunicator {
   const int64_t rank_;
   const size_t gpu_;
   const OwnedStream messages_;
-  const OwnedStream sent_;
+  std::optional<OwnedStream> sent_;
   std::condition_variable wake_;  // something this chip may wait for has happened
   std::deque<OwnGroup> groups_;   // by Group::id
   std::list<InFlight> active_;    // in the order of start
