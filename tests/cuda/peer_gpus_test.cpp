@@ -162,9 +162,9 @@ TEST(CudaPeerGpusTest, ProfiledAndCheckedStepsRunOnSeveralGpusToo) {
 TEST(CudaPeerGpusTest, TheStartSaysWhatIsPlannedOnEveryGpu) {
   const StandInRun run({"layout.data_parallel=2"}, false, 2);
   const std::vector<std::string> notes = run.executable().load_notes();
-  EXPECT_EQ(std::ranges::count_if(notes,
-                                  [](const std::string& note) { return note.find("planned on") != std::string::npos; }),
-            2);
+  for (const std::string gpu : {"planned on GPU 0, NVIDIA H200", "planned on GPU 1, NVIDIA H200"})
+    EXPECT_EQ(std::ranges::count_if(notes, [&](const std::string& n) { return n.find(gpu) != std::string::npos; }), 1)
+        << gpu;
   const runtime::ChipMemory memory = run.executable().memory(1);
   EXPECT_EQ(memory.used_bytes, run.compiled().programs_of(1).memory.total_bytes);
 }
@@ -199,11 +199,26 @@ TEST(CudaPeerGpusTest, EachGpuHasRoomForItsOwnChipsAlone) {
   full.machine().memory_bytes = bytes - 1;
   problem_of(Code::E2001, [&] { load_on(one, recipe, compiled); });
   load_on(two, recipe, compiled);
-  problem_of(Code::E2001, [&] { load_on(full, recipe, compiled); });
+  const base::Problem problem = problem_of(Code::E2001, [&] { load_on(full, recipe, compiled); });
+  EXPECT_NE(problem.where.find("GPU 0, NVIDIA H200"), std::string::npos) << problem.where;
+  EXPECT_NE(problem.next.find("other programs on GPU 0"), std::string::npos) << problem.next;
+  EXPECT_NE(problem.next.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << problem.next;
   for (const StandInGpu* gpu : {&one, &two, &full}) {
     EXPECT_TRUE(gpu->machine().allocated.empty()) << "all is given back";
     EXPECT_EQ(gpu->machine().breaches, std::vector<std::string>());
   }
+}
+
+TEST(CudaPeerGpusTest, MemoryThatIsRefusedNamesTheGpu) {
+  const StandInGpu gpu;
+  gpu.machine().devices = 2;
+  gpu.machine().answers["cuMemAlloc_v2@1"] = 2;
+  const recipe::Recipe recipe = hybrid({"layout.data_parallel=2"});
+  const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
+  const base::Problem problem = problem_of(Code::E2003, [&] { load_on(gpu, recipe, compiled); });
+  EXPECT_NE(problem.where.find("chip 1 on GPU 1, NVIDIA H200"), std::string::npos) << problem.where;
+  EXPECT_TRUE(gpu.machine().allocated.empty());
+  EXPECT_EQ(gpu.machine().breaches, std::vector<std::string>());
 }
 
 // ---- What is refused ----
@@ -222,7 +237,7 @@ TEST(CudaPeerGpusTest, GpusWithoutPeerAccessAreE1505WithTheWaysOut) {
   const StandInGpu gpu;
   gpu.machine().has_peers = false;
   const base::Problem problem = refusal_of_two(gpu, Code::E1505);
-  EXPECT_EQ(problem.got, "NVIDIA H200 01010101 cannot access memory of NVIDIA H200 02020202");
+  EXPECT_EQ(problem.got, "GPU 0, NVIDIA H200 cannot access memory of GPU 1, NVIDIA H200");
   EXPECT_NE(problem.next.find("mpirun"), std::string::npos) << problem.next;
   EXPECT_NE(problem.next.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << problem.next;
 }

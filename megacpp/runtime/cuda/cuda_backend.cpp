@@ -107,12 +107,22 @@ struct LoadFacts {
   int64_t connection_bytes = 0;                 // of the GPU that these took, beside the plans
 };
 
+// What other programs have of the GPU counts too, unless it is a chip's own limit that the plan exceeds.
+memory::OutOfMemory misfit_on(const Gpu& gpu, const memory::FitCheck& fit, const ir::Mesh& mesh) {
+  const memory::OutOfMemory error = memory::misfit_error(fit, mesh, gpu.text());
+  if (fit.overflowing() > 0) return error;
+  base::Problem problem = error.problem();
+  problem.next +=
+      fmt::format("; or end other programs on {} (nvidia-smi), or choose others with CUDA_VISIBLE_DEVICES", gpu.text());
+  return {error.code(), std::move(problem), error.facts()};
+}
+
 // Every GPU has room for its chips: else nothing is obtained on any.
 void require_fit(const Gpus& gpus, const compile::Compiled& compiled, const collectives::World& world,
                  const LoadOptions& options, LoadFacts& facts) {
   for (size_t index = 0; index < gpus.size(); ++index) {
     const memory::FitCheck fit = check_fit_on(gpus, index, compiled, world, options);
-    if (fit.misfit) throw memory::misfit_error(fit, compiled.mesh, gpus[index]->properties().name);
+    if (fit.misfit) throw misfit_on(*gpus[index], fit, compiled.mesh);
     facts.planned_bytes.push_back(fit.total_bytes);
     for (const memory::ChipFit& chip : fit.chips) facts.chip_limits[chip.chip] = chip.limit_bytes;
   }
@@ -127,7 +137,7 @@ std::vector<std::string> notes_on(const Gpus& gpus, const LoadFacts& facts) {
     gpu.attach();
     const int64_t planned = facts.planned_bytes[index], used = gpu.properties().memory_bytes - gpu.free_bytes();
     notes.push_back(fmt::format("{} planned on {}, {} beside it: context, code and other programs",
-                                memory::human_bytes(planned), gpu.properties().name,
+                                memory::human_bytes(planned), gpus.size() == 1 ? gpu.properties().name : gpu.text(),
                                 memory::human_bytes(used - planned)));
   }
   if (facts.host_bytes > 0)

@@ -31,7 +31,7 @@ std::vector<Address> addresses_of(std::span<std::byte* const> pointers) {
   const int64_t free = gpu.free_bytes();
   throw memory::OutOfMemory(
       base::Code::E2003,
-      {.where = fmt::format("chip {} on {}", chip, gpu.properties().name),
+      {.where = fmt::format("chip {} on {}", chip, gpu.text()),
        .got = fmt::format("{} for {} bytes; {} are free", result_text(kOutOfMemory), bytes, free),
        .wanted = "the planned bytes in one piece",
        .next = "end other programs on the GPU (nvidia-smi), or reduce train.batch or train.sequence"},

@@ -88,7 +88,7 @@ std::optional<int64_t> free_bytes_of(const Driver& driver, int ordinal) {
 }
 
 Gpu::Gpu(const Driver& driver, Options options)
-    : driver_(driver), properties_(read_properties(driver, options.ordinal)) {
+    : driver_(driver), ordinal_(options.ordinal), properties_(read_properties(driver, options.ordinal)) {
   const base::Decision served = is_served(properties_);
   MEGACPP_REQUIRE(served, E1508,
                   {.where = fmt::format("GPU {}", options.ordinal),
@@ -114,6 +114,8 @@ Gpu::~Gpu() {
   driver_.ctx_set_current.attempt(nullptr);
   driver_.primary_ctx_release.attempt(device_);
 }
+
+std::string Gpu::text() const { return fmt::format("GPU {}, {}", ordinal_, properties_.name); }
 
 void Gpu::attach() const { driver_.ctx_set_current(context_); }
 

@@ -55,10 +55,13 @@ class Gpu {
   const Driver& driver() const { return driver_; }
   Context* context() const { return context_; }
   const DeviceProperties& properties() const { return properties_; }
+  /// "GPU 5, NVIDIA H200": as this process counts those it sees.
+  std::string text() const;
   Toolbox& toolbox() const { return *toolbox_; }
 
  private:
   const Driver& driver_;
+  const int ordinal_;
   int device_ = 0;
   DeviceProperties properties_;
   Context* context_ = nullptr;

@@ -10,10 +10,6 @@
 namespace megacpp::runtime::cuda {
 namespace {
 
-std::string gpu_text(const Gpu& gpu) {
-  return fmt::format("{} {}", gpu.properties().name, gpu.properties().uuid.substr(0, 8));
-}
-
 bool is_same_kind(const DeviceProperties& one, const DeviceProperties& two) {
   return one.name == two.name && one.capability == two.capability && one.multiprocessors == two.multiprocessors;
 }
@@ -31,7 +27,7 @@ void require_peer_access(const Gpu& gpu, const Gpu& other) {
   MEGACPP_REQUIRE(
       gpu.can_access_peer(other), E1505,
       ({.where = "the GPUs of this process",
-        .got = fmt::format("{} cannot access memory of {}", gpu_text(gpu), gpu_text(other)),
+        .got = fmt::format("{} cannot access memory of {}", gpu.text(), other.text()),
         .wanted = "peer access between all of them: NVLink, or one PCIe root without an IOMMU between",
         .next = "start a process for each chip (mpirun, docs/hosts.md), which exchange through NCCL, or "
                 "choose one GPU for all chips with CUDA_VISIBLE_DEVICES; nvidia-smi topo -p2p r shows which "
