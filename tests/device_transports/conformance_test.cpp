@@ -7,4 +7,7 @@ namespace megacpp::testing_support::conformance {
 INSTANTIATE_TEST_SUITE_P(Devices, ConformanceTest, testing::Values(virtual_chips_rig()),
                          [](const auto& info) { return std::string(info.param.transport.properties.name); });
 
+INSTANTIATE_TEST_SUITE_P(Peers, ConformanceTest, testing::Values(peer_chips_rig()),
+                         [](const auto& info) { return std::string(info.param.transport.properties.name); });
+
 }  // namespace megacpp::testing_support::conformance

@@ -7,4 +7,7 @@ namespace megacpp::testing_support::failures {
 INSTANTIATE_TEST_SUITE_P(Devices, FailureTest, testing::Values(virtual_chips_rig()),
                          [](const auto& info) { return std::string(info.param.transport.properties.name); });
 
+INSTANTIATE_TEST_SUITE_P(Peers, FailureTest, testing::Values(peer_chips_rig()),
+                         [](const auto& info) { return std::string(info.param.transport.properties.name); });
+
 }  // namespace megacpp::testing_support::failures

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@ namespace megacpp::testing_support {
 namespace {
 
 using runtime::cuda::Gpu;
+using runtime::cuda::Gpus;
 
 // Obtaining and freeing pinned memory takes long, and stops the device. Never freed: the driver goes first.
 class PinnedPool {
@@ -44,12 +47,36 @@ class PinnedPool {
   std::map<size_t, std::vector<std::byte*>> free_;  // by size
 };
 
-std::unique_ptr<collectives::World> make_virtual_chips(const collectives::WorldOptions& options) {
-  const Gpu& gpu = *gpu_here().gpu;
-  gpu.attach();
-  std::shared_ptr<collectives::World> control = collectives::inproc_transport().make(options);
+std::shared_ptr<Gpu> open_gpu(int ordinal) {
+  return std::make_shared<Gpu>(gpu_here().gpu->driver(),
+                               Gpu::Options{.ordinal = ordinal, .find_cubin = runtime::cuda::embedded_cubin});
+}
+
+bool has_second_of_its_kind(const Gpu& first) {
+  if (runtime::cuda::device_count(first.driver()) < 2) return false;
+  return runtime::cuda::is_same_kind(first.properties(), runtime::cuda::read_properties(first.driver(), 1));
+}
+
+Gpus find_peers() {
+  if (!gpu_here().gpu) return {};
+  const bool is_second = has_second_of_its_kind(*gpu_here().gpu);
+  Gpus gpus = {gpu_here().gpu, open_gpu(is_second ? 1 : 0)};
+  if (is_second) runtime::cuda::connect_peers(gpus);
+  return gpus;
+}
+
+std::unique_ptr<collectives::World> make_world(const Gpus& gpus, const collectives::WorldOptions& options) {
+  gpus.front()->attach();
   return runtime::cuda::make_device_world(
-      {.control = std::move(control), .gpus = {gpu_here().gpu}, .wait_limit = options.wait_limit});
+      {.control = collectives::inproc_transport().make(options), .gpus = gpus, .wait_limit = options.wait_limit});
+}
+
+TransportRig rig_on(const Gpus& (*gpus)(), std::string doc) {
+  collectives::Transport transport = {.properties = runtime::cuda::virtual_chips_properties(),
+                                      .doc = std::move(doc),
+                                      .workspace_bytes = [](const collectives::Call&, int64_t) { return int64_t{0}; },
+                                      .make = [gpus](const auto& options) { return make_world(gpus(), options); }};
+  return {.transport = std::move(transport), .allocate = pinned_memory, .why_not = gpu_here().why_not};
 }
 
 }  // namespace
@@ -60,12 +87,18 @@ Memory pinned_memory(size_t bytes) {
   return Memory(pool.take(size), [size](std::byte* data) { pool.give_back(data, size); });
 }
 
-TransportRig virtual_chips_rig() {
-  collectives::Transport transport = {.properties = runtime::cuda::virtual_chips_properties(),
-                                      .doc = "virtual chips of one GPU",
-                                      .workspace_bytes = [](const collectives::Call&, int64_t) { return int64_t{0}; },
-                                      .make = make_virtual_chips};
-  return {.transport = std::move(transport), .allocate = pinned_memory, .why_not = gpu_here().why_not};
+const Gpus& one_gpu() {
+  static const Gpus& gpus = *new Gpus(gpu_here().gpu ? Gpus{gpu_here().gpu} : Gpus{});
+  return gpus;
 }
+
+const Gpus& peer_gpus() {
+  static const Gpus& gpus = *new Gpus(find_peers());
+  return gpus;
+}
+
+TransportRig virtual_chips_rig() { return rig_on(one_gpu, "virtual chips of one GPU"); }
+
+TransportRig peer_chips_rig() { return rig_on(peer_gpus, "chips spread over two GPUs"); }
 
 }  // namespace megacpp::testing_support

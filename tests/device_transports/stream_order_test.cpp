@@ -4,6 +4,9 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
+#include <ostream>
+#include <string>
 #include <vector>
 
 #include "megacpp/runtime/cuda/device_communicator.h"
@@ -78,26 +81,43 @@ std::array<int32_t, 2> ends_of(const Memory& memory) {
   return ends;
 }
 
-class StreamOrderTest : public testing::Test {
+struct OrderRow {
+  std::string name;
+  const runtime::cuda::Gpus& (*gpus)();
+  TransportRig (*rig)();
+};
+void PrintTo(const OrderRow& row, std::ostream* out) { *out << row.name; }
+
+class StreamOrderTest : public testing::TestWithParam<OrderRow> {
  protected:
+  using Body = std::function<void(Communicator&, const Gpu&)>;
+
   void SetUp() override {
     if (!gpu_here().gpu) GTEST_SKIP() << gpu_here().why_not;
   }
-  static void run(int64_t chips, const ChipBody& body) {
-    const auto attached = [&body](Communicator& c) {
-      gpu_here().gpu->attach();
-      body(c);
+  /// With the GPU of the chip, which is current.
+  static void run(int64_t chips, const Body& body) {
+    const runtime::cuda::Gpus& gpus = GetParam().gpus();
+    const auto attached = [&](Communicator& c) {
+      const Gpu& gpu = *gpus[runtime::cuda::gpu_of_chip(c.rank(), chips, gpus.size())];
+      gpu.attach();
+      body(c, gpu);
     };
-    for (const auto& error : run_on(virtual_chips_rig().transport, {.chips = chips}, attached))
+    for (const auto& error : run_on(GetParam().rig().transport, {.chips = chips}, attached))
       EXPECT_FALSE(error) << error->what();
   }
 };
 
-TEST_F(StreamOrderTest, OperandsMayChangeAndResultsBeReadWithoutAWaitOfTheHost) {
+INSTANTIATE_TEST_SUITE_P(Gpus, StreamOrderTest,
+                         testing::Values(OrderRow{"one", one_gpu, virtual_chips_rig},
+                                         OrderRow{"peers", peer_gpus, peer_chips_rig}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(StreamOrderTest, OperandsMayChangeAndResultsBeReadWithoutAWaitOfTheHost) {
   constexpr int64_t kChips = 4, kRounds = 30;
-  run(kChips, [&](Communicator& c) {
+  run(kChips, [&](Communicator& c, const Gpu& gpu) {
     const Group& group = c.create_group(first_chips(kChips));
-    Desk desk(*gpu_here().gpu, kChips * kWords);
+    Desk desk(gpu, kChips * kWords);
     const Call gather = desk.call(Kind::all_gather, &group);
     std::vector<Memory> kept;
     for (int64_t round = 0; round < kRounds; ++round) {
@@ -115,11 +135,11 @@ TEST_F(StreamOrderTest, OperandsMayChangeAndResultsBeReadWithoutAWaitOfTheHost) 
   });
 }
 
-TEST_F(StreamOrderTest, SumsAndMessagesKeepTheirOrderAmongKernels) {
+TEST_P(StreamOrderTest, SumsAndMessagesKeepTheirOrderAmongKernels) {
   constexpr int64_t kChips = 3, kRounds = 30;
-  run(kChips, [&](Communicator& c) {
+  run(kChips, [&](Communicator& c, const Gpu& gpu) {
     const Group& group = c.create_group(first_chips(kChips));
-    Desk desk(*gpu_here().gpu, kWords);
+    Desk desk(gpu, kWords);
     const int64_t next = (c.rank() + 1) % kChips, previous = (c.rank() + 2) % kChips;
     Call sum = desk.call(Kind::all_reduce, &group);
     sum.parts[0].out = const_cast<void*>(sum.parts[0].in);  // in place
@@ -144,11 +164,11 @@ TEST_F(StreamOrderTest, SumsAndMessagesKeepTheirOrderAmongKernels) {
   });
 }
 
-TEST_F(StreamOrderTest, TheCallsOfOneChipCanBeCapturedAndReplayed) {
-  run(1, [](Communicator& c) {
+TEST_P(StreamOrderTest, TheCallsOfOneChipCanBeCapturedAndReplayed) {
+  run(1, [](Communicator& c, const Gpu& gpu) {
     constexpr int kRelaxed = 2;
     const Group& group = c.create_group({0});
-    Desk desk(*gpu_here().gpu, kWords);
+    Desk desk(gpu, kWords);
     const Driver& driver = desk.driver;
     const Call gather = desk.call(Kind::all_gather, &group);
     runtime::cuda::Graph* graph = nullptr;

@@ -10,10 +10,6 @@
 namespace megacpp::runtime::cuda {
 namespace {
 
-bool is_same_kind(const DeviceProperties& one, const DeviceProperties& two) {
-  return one.name == two.name && one.capability == two.capability && one.multiprocessors == two.multiprocessors;
-}
-
 void require_alike(const DeviceProperties& one, const DeviceProperties& two) {
   MEGACPP_REQUIRE(is_same_kind(one, two), E1505,
                   ({.where = "the GPUs of this process",
@@ -46,6 +42,10 @@ void for_each_pair(const Gpus& gpus, const Use& use) {
 size_t gpu_of_chip(int64_t chip, int64_t chips, size_t gpus) {
   MEGACPP_CHECK(chip >= 0 && chip < chips && gpus > 0) << "chip " << chip << " of " << chips << " on " << gpus;
   return static_cast<size_t>(chip) * gpus / static_cast<size_t>(chips);
+}
+
+bool is_same_kind(const DeviceProperties& one, const DeviceProperties& two) {
+  return one.name == two.name && one.capability == two.capability && one.multiprocessors == two.multiprocessors;
 }
 
 void require_same_kind(const std::vector<DeviceProperties>& gpus) {

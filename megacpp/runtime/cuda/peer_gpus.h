@@ -18,7 +18,9 @@ using Gpus = std::vector<std::shared_ptr<Gpu>>;  // at least one
 /// another.
 size_t gpu_of_chip(int64_t chip, int64_t chips, size_t gpus);
 
-/// E1505 where they are of different kinds, which would not compute alike. Asked before any has a context: one that the
+/// Whether they compute alike.
+bool is_same_kind(const DeviceProperties& one, const DeviceProperties& two);
+/// E1505 where they are of different kinds. Asked before any has a context: one that the
 /// kernels do not run on at all is of another kind too, and the user may leave it out.
 void require_same_kind(const std::vector<DeviceProperties>& gpus);
 
