@@ -234,7 +234,7 @@ std::string way_of(const LtChoice& choice) {
     case LtOrigin::searched:
       return "searched, since " + choice.cause;
     case LtOrigin::shared:
-      return "chosen by another process";
+      return "chosen elsewhere in the run";
     case LtOrigin::unsearched:
       return "not searched, since " + choice.cause;
     case LtOrigin::small:

@@ -18,7 +18,7 @@ TEST(AlgorithmSearchTest, RunsSayHowTheirProductsWereFound) {
   choices["e"].origin = LtOrigin::small;
   choices["f"].origin = LtOrigin::shared;
   EXPECT_EQ(choices_text(choices),
-            "algorithms of products: 1 chosen by another process; 1 kept; "
+            "algorithms of products: 1 chosen elsewhere in the run; 1 kept; "
             "1 not searched, since none is kept, and no memory was left to search; "
             "2 searched, since none is kept; 1 too small to search");
 }

@@ -30,11 +30,12 @@ struct LoadParts {
 
 /// `compiled` must outlive the executable. Obtains the zeroed arenas of the local chips and prepares every kernel; a
 /// load that fails aborts the world, so that no process waits. E1508 without a GPU, E1509 without a library that a
-/// kernel needs, E1505 for a kernel that this build lacks and for GPUs that do not reach each other.
-/// memory::OutOfMemory before anything is obtained when a chip's plan exceeds its limit or those of a GPU together its
-/// free memory, or what they keep on the host that of the machine (E2001), and when the GPU or the host refuses it all
-/// the same (E2003, E2005), or the GPU what NCCL keeps there to connect processes, which is done here too. E3103 where
-/// processes would compute their products by different algorithms.
+/// kernel needs, E1505 for a kernel that this build lacks, and for GPUs of this process that are of different kinds or
+/// have no peer access to each other. memory::OutOfMemory before anything is obtained when a chip's plan exceeds its
+/// limit or those of a GPU together its free memory, or what they keep on the host that of the machine (E2001), and
+/// when the GPU or the host refuses it all the same (E2003, E2005), or the GPU what NCCL keeps there to connect
+/// processes, which is done here too. E3103 where processes, or GPUs of one, would compute their products by different
+/// algorithms.
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options,
                                  const LoadParts& parts = {});
 

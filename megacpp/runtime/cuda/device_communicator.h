@@ -18,8 +18,8 @@ inline constexpr std::chrono::seconds kEndLimit(3);
 class DeviceCommunicator : public collectives::Communicator {
  public:
   /// Connects with the other members of all groups and messages that were made and announced, all processes together:
-  /// what it keeps on the device for that is obtained then. memory::OutOfMemory where there is none. Nothing to do on
-  /// one GPU.
+  /// what it keeps on the device for that is obtained then. memory::OutOfMemory where there is none. Nothing to do
+  /// where all chips are of one process.
   virtual void connect() {}
 
   /// Returns when `stream` has done all it holds; where another chip can keep it waiting, with E3101 or E3102 as

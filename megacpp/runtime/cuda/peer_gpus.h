@@ -20,8 +20,8 @@ size_t gpu_of_chip(int64_t chip, int64_t chips, size_t gpus);
 
 /// Whether they compute alike.
 bool is_same_kind(const DeviceProperties& one, const DeviceProperties& two);
-/// E1505 where they are of different kinds. Asked before any has a context: one that the
-/// kernels do not run on at all is of another kind too, and the user may leave it out.
+/// E1505 where they are of different kinds. Asked before any has a context: one that the kernels do not run on at all
+/// is of another kind too, and the user may leave it out.
 void require_same_kind(const std::vector<DeviceProperties>& gpus);
 
 /// Lets every one of them read and write memory of all others. E1505 where the machine gives one no peer access to

@@ -19,7 +19,7 @@ namespace megacpp::runtime::plugins {
 struct GpusOfProcess {
   std::string machine;
   std::vector<std::string> gpus = {};  // that it sees, as it counts them, by UUID; empty: it cannot tell
-  int64_t chips = 1;                   // each on a GPU of its own
+  int64_t chips = 1;                   // GPUs that it takes: its chips, or fewer where these share them
 
   bool operator==(const GpusOfProcess&) const = default;
 };
