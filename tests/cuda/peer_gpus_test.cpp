@@ -542,6 +542,17 @@ TEST(CudaPeerGpusTest, WorkNeedsTheContextOfItsGpu) {
   EXPECT_EQ(stand_in.machine().breaches.size(), 2U) << "of its stream and of its code";
 }
 
+TEST(CudaPeerGpusTest, ProductsNeedTheContextOfTheGpuOfTheirHandle) {
+  const StandInGpu stand_in;
+  const Gpus gpus = open_two(stand_in);
+  gpus[0]->attach();
+  gpus[0]->toolbox().products();
+  gpus[1]->attach();
+  runtime::cuda::choose_algorithms(gpus[0]->toolbox(), {small_product()});
+  EXPECT_TRUE(std::ranges::count(stand_in.machine().breaches,
+                                 "a handle of cuBLASLt of device 0 while the context of another is current") > 0);
+}
+
 TEST(CudaPeerGpusTest, StreamsWaitForEventsOfAnyGpuAndRecordTheirOwn) {
   const StandInGpu stand_in;
   const Gpus gpus = open_two(stand_in);

@@ -40,14 +40,29 @@ struct Heuristic {
   int reserved[4];
 };
 
-Enqueue* enqueue_of_driver() {
-  static Enqueue* const found = [] {
+/// Of the device that was current when it was made.
+struct Handle {
+  int device;
+};
+
+/// The driver that stands in beside this library.
+void* driver_beside() {
+  static void* const driver = [] {
     Dl_info own = {};
-    dladdr(reinterpret_cast<void*>(&enqueue_of_driver), &own);
-    const std::filesystem::path driver = std::filesystem::path(own.dli_fname).parent_path() / "libcuda.so.1";
-    return reinterpret_cast<Enqueue*>(dlsym(dlopen(driver.c_str(), RTLD_NOW), "megacpp_stand_in_enqueue"));
+    dladdr(reinterpret_cast<void*>(&driver_beside), &own);
+    return dlopen((std::filesystem::path(own.dli_fname).parent_path() / "libcuda.so.1").c_str(), RTLD_NOW);
   }();
-  return found;
+  return driver;
+}
+
+template <typename Signature>
+Signature* of_driver(const char* name) {
+  return reinterpret_cast<Signature*>(dlsym(driver_beside(), name));
+}
+
+void require_device_of(const void* handle) {
+  of_driver<RequireCurrent>("megacpp_stand_in_require_current")("a handle of cuBLASLt",
+                                                                static_cast<const Handle*>(handle)->device);
 }
 
 Range range_of(const void* address, const void* layout) {
@@ -62,18 +77,24 @@ Products* megacpp_stand_in_products() { return &products; }
 
 size_t cublasLtGetVersion() { return 130100; }
 int cublasLtCreate(void** handle) {
-  *handle = new int(0);
+  *handle = new Handle{of_driver<GetCurrentDevice>("megacpp_stand_in_current_device")()};
   return 0;
 }
 int cublasLtDestroy(void* handle) {
-  delete static_cast<int*>(handle);
+  delete static_cast<Handle*>(handle);
   return 0;
 }
-int cublasLtMatmulDescCreate(void** description, int, int) { return cublasLtCreate(description); }
-int cublasLtMatmulDescDestroy(void* description) { return cublasLtDestroy(description); }
+int cublasLtMatmulDescCreate(void** description, int, int) {
+  *description = new int(0);
+  return 0;
+}
+int cublasLtMatmulDescDestroy(void* description) {
+  delete static_cast<int*>(description);
+  return 0;
+}
 int cublasLtMatmulDescSetAttribute(void*, int, const void*, size_t) { return 0; }
-int cublasLtMatmulPreferenceCreate(void** preference) { return cublasLtCreate(preference); }
-int cublasLtMatmulPreferenceDestroy(void* preference) { return cublasLtDestroy(preference); }
+int cublasLtMatmulPreferenceCreate(void** preference) { return cublasLtMatmulDescCreate(preference, 0, 0); }
+int cublasLtMatmulPreferenceDestroy(void* preference) { return cublasLtMatmulDescDestroy(preference); }
 int cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return 0; }
 
 int cublasLtMatrixLayoutCreate(void** layout, int type, uint64_t rows, uint64_t columns, int64_t leading) {
@@ -91,14 +112,16 @@ int cublasLtMatrixLayoutSetAttribute(void* layout, int attribute, const void* va
   return 0;
 }
 
-int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, Heuristic* results,
+int cublasLtMatmulAlgoGetHeuristic(void* handle, void*, void*, void*, void*, void*, void*, int, Heuristic* results,
                                    int* count) {
+  require_device_of(handle);
   *results = {};
   results->algorithm[0] = products.word;
   *count = 1;
   return 0;
 }
-int cublasLtMatmulAlgoCheck(void*, void*, void*, void*, void*, void*, const void* algorithm, Heuristic* result) {
+int cublasLtMatmulAlgoCheck(void* handle, void*, void*, void*, void*, void*, const void* algorithm, Heuristic* result) {
+  require_device_of(handle);
   uint64_t word = 0;
   std::memcpy(&word, algorithm, sizeof word);
   *result = {};
@@ -112,16 +135,17 @@ int cublasLtMatmulAlgoConfigGetAttribute(const void*, int attribute, void* value
   return 0;
 }
 
-int cublasLtMatmul(void*, void*, const void*, const void* a, void* a_layout, const void* b, void* b_layout,
+int cublasLtMatmul(void* handle, void*, const void*, const void* a, void* a_layout, const void* b, void* b_layout,
                    const void* beta, const void* c, void* c_layout, void* d, void* d_layout, const void*,
                    void* workspace, size_t workspace_bytes, void* stream) {
+  require_device_of(handle);
   Operation product{.kind = Kind::product, .name = "cublasLtMatmul"};
   product.ranges = {range_of(a, a_layout), range_of(b, b_layout), range_of(d, d_layout)};
   float scale = 0;
   std::memcpy(&scale, beta, sizeof scale);
   if (scale != 0) product.ranges.push_back(range_of(c, c_layout));
   if (workspace_bytes > 0) product.ranges.push_back({reinterpret_cast<uint64_t>(workspace), workspace_bytes});
-  enqueue_of_driver()(stream, product);
+  of_driver<Enqueue>("megacpp_stand_in_enqueue")(stream, product);
   return 0;
 }
 

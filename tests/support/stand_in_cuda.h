@@ -72,5 +72,9 @@ using GetProducts = Products*();
 using GetMachine = Machine*();
 /// Exported as megacpp_stand_in_enqueue, for the other libraries: on a stream, which may be captured.
 using Enqueue = void(void* stream, const Operation& operation);
+/// Exported as megacpp_stand_in_current_device: -1 where the thread has no context.
+using GetCurrentDevice = int();
+/// Exported as megacpp_stand_in_require_current: a breach where another device is.
+using RequireCurrent = void(const char* what, int device);
 
 }  // namespace megacpp::stand_in_cuda

@@ -259,6 +259,12 @@ void megacpp_stand_in_enqueue(void* stream, const Operation& operation) {
   enqueue(stream, {operation, {}});
 }
 
+int megacpp_stand_in_current_device() { return current_device(); }
+void megacpp_stand_in_require_current(const char* what, int device) {
+  LOCKED;
+  require_current(what, device);
+}
+
 int cuInit(unsigned) {
   CALL(cuInit, false);
   return machine.devices > 0 ? 0 : 100;
