@@ -289,6 +289,27 @@ TEST(CudaPeerGpusTest, ARunOfOneChipTakesOneGpuAndNeedsNoPeer) {
   EXPECT_EQ(gpu.machine().breaches, std::vector<std::string>());
 }
 
+struct RefusedCall {
+  std::string symbol;  // as Machine::answers has it
+  int steps;           // that run before it is refused
+};
+
+TEST(CudaPeerGpusTest, ACallThatOneGpuRefusesEndsTheStepOfAllChips) {
+  for (const RefusedCall& refused : {RefusedCall{"cuLaunchKernelEx@1", 0}, RefusedCall{"cuStreamBeginCapture_v2", 1},
+                                     RefusedCall{"cuGraphInstantiateWithFlags", 1}, RefusedCall{"cuGraphLaunch", 2}}) {
+    auto run = std::make_unique<StandInRun>(std::vector<std::string>{"layout.data_parallel=2"}, false, 2);
+    stand_in_cuda::Machine& machine = run->machine();  // stays: its library is never closed
+    for (int step = 0; step < refused.steps; ++step) run->executable().run_step(runtime::StepMode::plain);
+    machine.answers[refused.symbol] = 719;
+    const base::Problem problem =
+        problem_of(Code::E3204, [&] { run->executable().run_step(runtime::StepMode::plain); });
+    EXPECT_EQ(problem.where, refused.symbol.substr(0, refused.symbol.find('@')));
+    run.reset();
+    EXPECT_TRUE(machine.allocated.empty()) << refused.symbol;
+    EXPECT_EQ(machine.breaches, std::vector<std::string>()) << refused.symbol;
+  }
+}
+
 // ---- The order of calls ----
 
 /// Two chips on a GPU each, with a stream that is captured and memory: an operand, and 512 bytes behind it a result.
