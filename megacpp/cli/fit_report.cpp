@@ -243,14 +243,13 @@ std::string ShownMemory::free_text() const {
 }
 
 std::string close_note(const FitAnswer& answer) {
-  double most = 1;
+  bool is_any_close = false;
   for (size_t i = 0; i < answer.search.found.size(); ++i)
-    if (answer.memory_of(i).verdict == fit::FitVerdict::close)
-      most = std::max(most, answer.search.found[i].fit.worst().most_over_needed());
-  if (most == 1) return {};
+    is_any_close = is_any_close || answer.memory_of(i).verdict == fit::FitVerdict::close;
+  if (!is_any_close) return {};
   std::string text =
-      fmt::format("close: a compiler may reserve up to {:.2f} times as much: {}, for the fastest of them --confirm",
-                  most, fit::deciding_command(answer.slice));
+      fmt::format("close: the limit is within what a compiler may reserve: {}, for the fastest of them --confirm",
+                  fit::deciding_command(answer.slice));
   if (const std::optional<size_t> faster = answer.faster_close())
     text += fmt::format("; the fastest that is close takes {} a step: {}", answer.step_of(*faster).seconds_text(),
                         answer.search.found[*faster].layout);

@@ -160,11 +160,11 @@ TEST_F(FitCommandTest, WhatACompilersGapsMayOverflowIsMarkedClose) {
   EXPECT_EQ(answer["fits"].get<bool>(), answer["verdict"] == "fits");
   const std::string text = fit(tight).out;
   EXPECT_NE(text.find(" close "), std::string::npos) << text;
-  EXPECT_NE(text.find("close: a compiler may reserve up to"), std::string::npos) << text;
+  EXPECT_NE(text.find("close: the limit is within what a compiler may reserve"), std::string::npos) << text;
   const std::filesystem::path file = folder_ / "close.html";
   as_page.insert(as_page.end(), {"--html", file.string()});
   fit(as_page);
-  EXPECT_NE(base::read_file(file).find("close: a compiler may reserve up to"), std::string::npos);
+  EXPECT_NE(base::read_file(file).find("close: the limit is within what a compiler may reserve"), std::string::npos);
 }
 
 TEST_F(FitCommandTest, PageStandsAlone) {

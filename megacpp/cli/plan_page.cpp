@@ -94,12 +94,13 @@ std::string time_picture(const fit::StepTime& time) {
 }
 
 Table chips_table(const fit::FitReport& fit) {
-  Table table{.headings = {">chips", "the first of them", "at", ">planned", ">corrected", ">code", ">limit", ">free"},
+  Table table{.headings = {">chips", "the first of them", "at", ">planned", ">corrected", ">code", ">needed", ">limit",
+                           ">free"},
               .rows = {}};
   for (const fit::ChipGroup& g : fit.groups)
     table.rows.push_back({std::to_string(g.chips), g.place, g.where, human_bytes(g.planned),
                           fit.samples > 0 ? human_bytes(g.corrected) : "-", human_bytes(g.code),
-                          human_bytes(g.limit.value()), free_text(g)});
+                          human_bytes(g.needed()), human_bytes(g.limit.value()), free_text(g)});
   return table;
 }
 
@@ -167,6 +168,7 @@ void add_memory(report::Page& page, const PlanReport& r) {
   page.heading("Memory of every chip");
   page.figure(chips_picture(r), "Bytes at the peak by letter against the limit; the chip that is worst off first.");
   page.table(chips_table(r.estimate.fit));
+  if (const std::string reserved = reserved_text(r); !reserved.empty()) page.paragraph(reserved);
   page.paragraph(correction_text(r));
   page.paragraph(
       fmt::format("The average over all chips, which decides nothing: {} needed.", human_bytes(r.estimate.fit.mean)));

@@ -97,8 +97,7 @@ std::string verdict_text(const PlanReport& report) {
                   fit::needed_text(worst), human_bytes(worst.limit.value()), human_bytes(std::abs(free)),
                   free < 0 ? "too much" : "free", is_least ? " by the least" : "");
   if (verdict == fit::FitVerdict::close)
-    text += fmt::format("; a compiler may reserve up to {:.2f} times as much: {}", worst.most_over_needed(),
-                        fit::deciding_command(report.slice));
+    text += fmt::format("; the limit is within what a compiler may reserve: {}", fit::deciding_command(report.slice));
   return text;
 }
 
@@ -116,13 +115,17 @@ std::string reserved_text(const PlanReport& report) {
   using memory::human_bytes;
   if (!report.estimate.reserved) return "";
   const fit::ReservedBytes& r = *report.estimate.reserved;
-  return fmt::format(
+  const int64_t needed = report.worst().needed();
+  const std::string raised =
+      needed > r.total() ? fmt::format("Measurements of the lane raise it to {}.\n", human_bytes(needed)) : "";
+  const std::string text = fmt::format(
       "XLA is expected to reserve {} there, of which {} are alive at once: arguments {}, what blocks keep {}, gaps "
       "beside it {}, weights in bf16 {}, embedding and head {}, gradients {}, logits {}, scores {}, one iteration of "
       "the loop over blocks {}, code {}, other {}.\n",
       human_bytes(r.total()), human_bytes(r.peak), human_bytes(r.arguments), human_bytes(r.kept), human_bytes(r.gaps),
       human_bytes(r.weight_copies), human_bytes(r.outside_weights), human_bytes(r.gradients), human_bytes(r.logits),
       human_bytes(r.scores), human_bytes(r.iteration), human_bytes(r.code), human_bytes(r.other));
+  return text + raised;
 }
 
 std::string free_text(const fit::ChipGroup& group) {

@@ -256,7 +256,14 @@ TEST_F(PlanCommandTest, WhatXlaIsExpectedToReserveIsSaidByTerm) {
   EXPECT_EQ(reserved["bytes"], sum);
   EXPECT_LT(reserved["peak_bytes"], reserved["bytes"]);
   EXPECT_GT(reserved["peak_bytes"], reserved["argument_bytes"]);
-  EXPECT_NE(plan({"--hardware", "v6e:2x2"}, settings).out.find("XLA is expected to reserve"), std::string::npos);
+  const fs::path file = folder_ / "plan.html";
+  const Result shown = plan({"--hardware", "v6e:2x2", "--html", file.string()}, settings);
+  for (const std::string& text : {shown.out, base::read_file(file)})
+    EXPECT_NE(text.find("XLA is expected to reserve"), std::string::npos) << text;
+  const Json group = plan_as_json({"--hardware", "v6e:2x2"}, settings)["groups"][0];
+  EXPECT_EQ(group["needed_bytes"], reserved["bytes"]);
+  EXPECT_LT(group["least_needed_bytes"], group["needed_bytes"]);
+  EXPECT_LT(group["needed_bytes"], group["most_needed_bytes"]);
   EXPECT_TRUE(plan_as_json({"--hardware", "h100:4"}, settings)["reserved"].is_null()) << "its file has no rule";
 }
 

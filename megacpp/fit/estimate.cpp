@@ -55,23 +55,32 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   return estimate;
 }
 
-bool reaches(const Estimate& estimate, FitVerdict reach, const Ceiling& ceiling) {
-  return estimate.fit.verdict() <= reach && is_expected_to_fit(estimate, ceiling);
-}
+/// How sure a plan is to be, and what it must stay below.
+struct Goal {
+  FitVerdict reach;
+  const Ceiling& ceiling;
 
-/// Surer, or as sure and needs less.
-bool is_better(const Estimate& estimate, const Estimate& than, const Ceiling& ceiling) {
-  const auto rank = [&ceiling](const Estimate& one) {
-    return std::tuple(!is_expected_to_fit(one, ceiling), one.fit.verdict(), one.fit.worst().needed());
-  };
-  return rank(estimate) < rank(than);
-}
-
-/// What more recompute is for, of a plan that needs some.
-AutoRecompute::Need need_of(const Estimate& estimate, const Ceiling& ceiling) {
-  if (!is_expected_to_fit(estimate)) return AutoRecompute::Need::limit;
-  return is_expected_to_fit(estimate, ceiling) ? AutoRecompute::Need::gaps : AutoRecompute::Need::ceiling;
-}
+  /// Whether it may be taken where none is as sure.
+  bool is_enough(const Estimate& estimate) const {
+    const bool has_room = reach == FitVerdict::close || estimate.fit.worst().free_bytes().value_or(0) >= 0;
+    return has_room && may_fit(estimate, ceiling);
+  }
+  bool is_met(const Estimate& estimate, FitVerdict verdict) const {
+    return estimate.fit.verdict() <= verdict && is_enough(estimate);
+  }
+  /// Surer, or as sure and needs less.
+  bool is_better(const Estimate& estimate, const Estimate& than) const {
+    const auto rank = [this](const Estimate& one) {
+      return std::tuple(!is_enough(one), one.fit.verdict(), one.fit.worst().needed());
+    };
+    return rank(estimate) < rank(than);
+  }
+  /// What more recompute is for, of a plan that needs some.
+  AutoRecompute::Need need_of(const Estimate& estimate) const {
+    if (!estimate.fit.may_fit()) return AutoRecompute::Need::limit;
+    return may_fit(estimate, ceiling) ? AutoRecompute::Need::gaps : AutoRecompute::Need::ceiling;
+  }
+};
 
 /// How far recompute goes: full for all letters or, where that is not enough, selective. Full mostly needs less, but
 /// what it makes again can be alive beside gradients that are in flight.
@@ -79,18 +88,17 @@ struct Ends {
   Estimate best;
   bool full_needs_least = true;
 };
-Ends find_ends(const AutoRecompute& start, AutoRecompute::Need need, const Assumptions& assumptions, FitVerdict reach,
-               const Ceiling& ceiling) {
+Ends find_ends(const AutoRecompute& start, AutoRecompute::Need need, const Assumptions& assumptions, const Goal& goal) {
   const auto with_all = [&](std::string_view level) {
     AutoRecompute all = start;
     all.raise_all(level, need);
     return estimate_of(all, assumptions);
   };
   Ends ends{.best = with_all("full")};
-  if (reaches(ends.best, reach, ceiling) || !start.can_raise("selective")) return ends;
+  if (goal.is_met(ends.best, goal.reach) || !start.can_raise("selective")) return ends;
   Estimate selective = with_all("selective");
   ends.full_needs_least = ends.best.fit.worst().needed() <= selective.fit.worst().needed();
-  if (is_better(selective, ends.best, ceiling)) ends.best = std::move(selective);
+  if (goal.is_better(selective, ends.best)) ends.best = std::move(selective);
   return ends;
 }
 
@@ -157,9 +165,8 @@ StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assu
                       {.loops = assumptions.lane.loops, .compiler = compiler_of(assumptions)});
 }
 
-bool is_expected_to_fit(const Estimate& estimate, const Ceiling& ceiling) {
-  const ChipGroup& worst = estimate.fit.worst();
-  return estimate.fit.may_fit() && worst.free_bytes().value_or(0) >= 0 && worst.needed() < ceiling.bytes;
+bool may_fit(const Estimate& estimate, const Ceiling& ceiling) {
+  return estimate.fit.may_fit() && estimate.fit.worst().needed() < ceiling.bytes;
 }
 
 catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions& assumptions) {
@@ -169,19 +176,19 @@ catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions&
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions, FitVerdict reach,
                        const Ceiling& ceiling) {
   recipe::require_supported(assumptions.cannot_run, assumptions.lane.backend, recipe);
+  const Goal goal{reach, ceiling};
   AutoRecompute recompute(recipe, assumptions);
   Estimate estimate = estimate_of(recompute, assumptions);
-  if (reaches(estimate, reach, ceiling) || !recompute.can_raise()) return estimate;
+  if (goal.is_met(estimate, reach) || !recompute.can_raise()) return estimate;
   if (estimate.fit.worst().may_fit() && !estimate.fit.fits_host()) return estimate;  // no level leaves a host more
   // What is out of reach is found by these, not by a plan for each level.
-  Ends ends = find_ends(recompute, need_of(estimate, ceiling), assumptions, reach, ceiling);
+  Ends ends = find_ends(recompute, goal.need_of(estimate), assumptions, goal);
   Estimate best = std::move(ends.best);
-  if (!is_expected_to_fit(best, ceiling) && ends.full_needs_least)
-    return is_better(best, estimate, ceiling) ? best : estimate;
+  if (!goal.is_enough(best) && ends.full_needs_least) return goal.is_better(best, estimate) ? best : estimate;
   const FitVerdict reachable = std::max(reach, best.fit.verdict());
-  while (!reaches(estimate, reachable, ceiling)) {
-    const AutoRecompute::Need need = need_of(estimate, ceiling);
-    if (is_better(estimate, best, ceiling)) best = std::move(estimate);
+  while (!goal.is_met(estimate, reachable)) {
+    const AutoRecompute::Need need = goal.need_of(estimate);
+    if (goal.is_better(estimate, best)) best = std::move(estimate);
     if (!recompute.can_raise()) return best;
     recompute.raise(need);
     estimate = estimate_of(recompute, assumptions);

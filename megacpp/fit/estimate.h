@@ -68,14 +68,15 @@ StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assu
 /// The mesh must have as many chips as the slice has devices (E1401). Gates refuse as in make_plan; E1505 for what the
 /// lane's backend cannot run.
 /// train.recompute: auto is decided here: raised until the plan is as sure as `reach` says, and below `ceiling` as
-/// well. Where no level is as sure it is raised until it is expected to fit, and where none is enough for that the
-/// estimate is of what needs the least of full and selective recompute for all and, where full needs more than
-/// selective, of every level on the way. Plans and searches reach what fits. Launches and the ladder take what is close
-/// with less recompute: their compiler answers next, and what it refuses is the next ceiling.
+/// well. Where no level is as sure it is raised until what is expected is within the limits, for `reach` close the
+/// least, and where none is enough for that the estimate is of what needs the least of full and selective recompute for
+/// all and, where full needs more than selective, of every level on the way. Plans and searches reach what fits.
+/// Launches and the ladder take what is close with less recompute: their compiler answers next, and what it refuses is
+/// the next ceiling.
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions,
                        FitVerdict reach = FitVerdict::fits, const Ceiling& ceiling = {});
-/// What is expected to be needed is within its limits, and below the ceiling: it fits or is close.
-bool is_expected_to_fit(const Estimate& estimate, const Ceiling& ceiling = {});
+/// Within its limits by the least that is needed, and below the ceiling: it fits or is close.
+bool may_fit(const Estimate& estimate, const Ceiling& ceiling);
 
 /// What the catalog knows such an estimate by.
 catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions& assumptions);

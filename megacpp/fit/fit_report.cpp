@@ -120,13 +120,12 @@ void add_host_bytes(FitReport& report, const compile::Compiled& compiled, const 
   report.host_name = hosts.all[static_cast<size_t>(host)].name;
 }
 
-/// What was measured on the lane is what its compiler reserved: a rule does not say less.
+/// Measurements of the lane are of what was alive: where they say more than the rule expects, as much more is reserved.
 std::optional<ReservedRange> raised(std::optional<ReservedRange> reserved, int64_t corrected,
                                     const PlanCorrection& correction) {
   if (!reserved || correction.of_parts.samples == 0) return reserved;
-  const double factor =
-      std::max(1.0, static_cast<double>(corrected + reserved->code) / static_cast<double>(reserved->expected));
-  for (int64_t* bytes : {&reserved->least, &reserved->expected, &reserved->most})
+  const double factor = std::max(1.0, static_cast<double>(corrected) / static_cast<double>(reserved->alive));
+  for (int64_t* bytes : {&reserved->least, &reserved->expected, &reserved->most, &reserved->alive})
     *bytes = std::llround(factor * static_cast<double>(*bytes));
   return reserved;
 }

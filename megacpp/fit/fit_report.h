@@ -29,7 +29,8 @@ std::string_view fit_verdict_name(FitVerdict verdict);
 /// Bytes that a compiler which places buffers itself is expected to reserve on a chip.
 struct ReservedRange {
   int64_t least = 0, expected = 0, most = 0;
-  int64_t code = 0;  // of each of them
+  int64_t code = 0;   // of each of them
+  int64_t alive = 0;  // of what is expected, at once
 };
 
 struct ChipGroup {
@@ -56,10 +57,10 @@ struct ChipGroup {
   int64_t least_needed() const { return reserved ? reserved->least : corrected + code; }
   /// By the rule, else with the gaps that a compiler may leave between buffers.
   int64_t most_needed() const;
-  double most_over_needed() const { return static_cast<double>(most_needed()) / static_cast<double>(needed()); }
   /// Whether the least and the most differ, so that only a compiler can tell.
   bool has_range() const { return reserved || gaps_most > 1; }
-  /// Below 0: it does not fit, or the chips that share a machine do not together. Absent with the limit.
+  /// By what is expected. Below 0: it is not expected to fit, or the chips that share a machine do not together. Absent
+  /// with the limit.
   std::optional<int64_t> free_bytes() const {
     if (!limit) return std::nullopt;
     return shares_machine ? machine_bytes - machine_needed : *limit - needed();
@@ -136,7 +137,8 @@ struct Hosts {
 
 /// `limits` are bytes by chip, 0: the hardware's own; empty: that for all. Virtual chips of a machine share its memory:
 /// one without a limit of its own may take what the others of its machine and the snapshot of checkpoints leave.
-/// `reserved` is of every chip, as a rule has it; a correction by measurements that is above raises it.
+/// `reserved` is of every chip of a layout without a pipeline, as a rule has it; it grows as far as measurements say
+/// that more is alive than the rule expects.
 FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
                      const PlanCorrection& correction = {}, const Hosts& hosts = {},
                      const std::optional<ReservedRange>& reserved = {});

@@ -88,7 +88,7 @@ class LadderWalk {
     return std::min(limit.value_or(INT64_MAX), ceiling_.bytes - 1);
   }
   /// Close is enough: a compiler that refuses it says by how much, which is the next ceiling.
-  bool fits(const Estimate& estimate) const { return is_expected_to_fit(estimate, ceiling_); }
+  bool fits(const Estimate& estimate) const { return may_fit(estimate, ceiling_); }
   Estimate estimate_of(const recipe::Recipe& recipe) const { return make_estimate_(recipe, ceiling_); }
 
   /// Offers of a rung that were made together.

@@ -38,10 +38,14 @@ std::string others_text(const FitReport& report, int64_t chips) {
   return text + fmt::format("; {} of {} chips do not fit", overflowing(report), chips);
 }
 
-// "1.5 GiB planned, 1.6 GiB by what the catalog learnt, 0.4 GiB of code"
+// "1.5 GiB planned, 1.6 GiB by what the catalog learnt, 0.4 GiB of code", "1.5 GiB planned, for which XLA is expected
+// to reserve that much, and no less than 1.7 GiB"
 std::string parts_text(const ChipGroup& chip) {
   std::string text = human_bytes(chip.planned) + " planned";
   if (chip.corrected != chip.planned) text += ", " + human_bytes(chip.corrected) + " by what the catalog has learnt";
+  if (chip.reserved)
+    return text + ", for which XLA is expected to reserve that much, and no less than " +
+           human_bytes(chip.least_needed());
   if (chip.code > 0) text += ", and " + human_bytes(chip.code) + " of code";
   return text;
 }

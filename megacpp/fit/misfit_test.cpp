@@ -15,10 +15,16 @@ using testing_support::has;
 using base::Code;
 
 // Four chips of a TPU, whose code is in the same memory; limits are by chip, 0: the hardware's own.
-Estimate with_limits(const std::vector<int64_t>& limits) {
-  const std::vector<std::string> settings = {
-      "layout.data_parallel=4", "train.batch=4",          "train.sequence=64",      "layout.zero=0",
-      "train.recompute.A=none", "train.recompute.M=none", "train.recompute.E=none", "train.recompute.R=none"};
+Estimate with_limits(const std::vector<int64_t>& limits, const std::string& precision = "f32") {
+  const std::vector<std::string> settings = {"train.precision=" + precision,
+                                             "layout.data_parallel=4",
+                                             "train.batch=4",
+                                             "train.sequence=64",
+                                             "layout.zero=0",
+                                             "train.recompute.A=none",
+                                             "train.recompute.M=none",
+                                             "train.recompute.E=none",
+                                             "train.recompute.R=none"};
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings);
   return make_estimate(
       recipe, {.slice = hw::parse_target("v6e:2x2"),
@@ -45,6 +51,18 @@ TEST(MisfitTest, ALimitBelowWhatStaysIsTheRecipesMistake) {
   // Between the two it is another error: temporaries do not fit.
   EXPECT_EQ(misfit_code(with_limits({0, stays - 1, 0, 0}).fit.worst()), Code::E1605);
   EXPECT_EQ(misfit_code(with_limits({0, stays, 0, 0}).fit.worst()), Code::E2001);
+}
+
+TEST(MisfitTest, WhatXlaIsExpectedToReserveStandsBesideWhatIsPlanned) {
+  const ChipGroup roomy = with_limits({}, "bf16").fit.worst();
+  ASSERT_TRUE(roomy.reserved);
+  EXPECT_TRUE(with_limits({0, roomy.least_needed(), 0, 0}, "bf16").fit.may_fit());
+  const std::string got = misfit_error(with_limits({0, roomy.least_needed() - 1, 0, 0}, "bf16")).problem().got;
+  EXPECT_TRUE(has(got, std::to_string(roomy.needed()) + " bytes")) << got;
+  EXPECT_TRUE(has(got, memory::human_bytes(roomy.planned) +
+                           " planned, for which XLA is expected to reserve that much, " + "and no less than " +
+                           memory::human_bytes(roomy.least_needed())))
+      << got;
 }
 
 TEST(MisfitTest, APlanThatIsTooLargeIsNamedWithItsBytes) {

@@ -164,7 +164,8 @@ ReservedRange ReservedBytes::range(const hw::Chip& device) const {
   return {.least = std::max(scaled(1 / off, total()), arguments + code),
           .expected = total(),
           .most = scaled(off, total()),
-          .code = code};
+          .code = code,
+          .alive = peak};
 }
 
 bool has_reserved_rule(const recipe::Recipe& recipe, const hw::Chip& device) {

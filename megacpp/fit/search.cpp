@@ -35,7 +35,8 @@ constexpr const char* kStateTooLarge = "weights, gradients and optimizer state a
 /// What chips leave to a plan, bytes: the one that has least, and the one that has most.
 struct PlanLimits {
   double least, most;
-  double surely = least;  // the least of them, where a compiler reserves as much over what is expected as was seen
+  // The least of them, where a compiler reserves as much over what is expected as was seen, or as much less.
+  double surely = least, possibly = least;
 };
 
 /// One way to run a layout.
@@ -80,7 +81,7 @@ struct Family {
     next = fastest_within(close_estimate ? limits.surely : limits.least, fit_estimate);
     is_near = is_no_faster(next, fit_estimate);
     if ((!next || is_near) && close_estimate) {
-      const std::optional<size_t> close = fastest_within(limits.least, close_estimate);
+      const std::optional<size_t> close = fastest_within(limits.possibly, close_estimate);
       if (close && (!next || *close < *next)) next = close, is_near = true;
     }
     if (next || fit_estimate) return;
@@ -117,9 +118,11 @@ bool same_layout(const LayoutChoice& a, const LayoutChoice& b) {
 
 PlanLimits limits_of(const Recipe& recipe, const Assumptions& assumptions) {
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  const auto room = [&device](int64_t limit) {
+  const bool has_rule = has_reserved_rule(recipe, device);
+  const int64_t code = has_rule ? device.code_bytes_base + device.code_bytes_per_block : code_bytes(device);
+  const auto room = [&](int64_t limit) {
     const int64_t bytes = limit > 0 ? limit : device.usable_bytes;
-    return bytes == 0 ? INFINITY : static_cast<double>(bytes - code_bytes(device));
+    return bytes == 0 ? INFINITY : static_cast<double>(bytes - code);
   };
   const bool have_own = !assumptions.limits.empty();
   PlanLimits limits{.least = have_own ? INFINITY : room(0), .most = have_own ? 0 : room(0)};
@@ -127,7 +130,8 @@ PlanLimits limits_of(const Recipe& recipe, const Assumptions& assumptions) {
     limits.least = std::min(limits.least, room(limit));
     limits.most = std::max(limits.most, room(limit));
   }
-  limits.surely = limits.least / (has_reserved_rule(recipe, device) ? 1 + device.reserved_off_most : device.gaps_most);
+  limits.surely = limits.least / (has_rule ? 1 + device.reserved_off_most : device.gaps_most);
+  limits.possibly = limits.least * (has_rule ? 1 + device.reserved_off_most : 1);
   return limits;
 }
 

@@ -286,6 +286,24 @@ TEST(SearchTest, ALayoutThatIsCloseIsTriedAgainUntilItFits) {
   EXPECT_EQ(levels_of(first.recipe), (std::set<std::string>{"full"}));
 }
 
+// The same where a rule says what is reserved: close is what the limit is within the range of.
+TEST(SearchTest, WhereARuleIsKnownItsRangeDecidesWhatIsTriedAgain) {
+  const recipe::Recipe recipe = wide_recipe({"train.sequence=4096", "train.batch=4"});
+  const Found keeping =
+      compile_candidate(recipe, {{"layout.data_parallel", "4"}, {"layout.zero", "3"}, {"train.recompute", "none"}},
+                        test_assumptions("v6e:2x2"));
+  ASSERT_TRUE(keeping.fit.worst().reserved);
+  const int64_t limit = keeping.fit.worst().most_needed() - 1;
+  const LayoutSearch search = search_layouts(recipe, test_assumptions("v6e:2x2", limit), {.with_auto = 0});
+  ASSERT_TRUE(search.fits());
+  EXPECT_LE(search.found.front().fit.worst().most_needed(), limit);
+  const auto same = std::ranges::find_if(search.found, [&](const Found& one) {
+    return one.layout == keeping.layout && levels_of(one.recipe) == levels_of(keeping.recipe);
+  });
+  ASSERT_NE(same, search.found.end());
+  EXPECT_EQ(same->fit.verdict(), FitVerdict::close);
+}
+
 // Close is not fit: beside it the smallest is tried before layouts that should not fit at all.
 TEST(SearchTest, OfALayoutThatIsOnlyCloseTheSmallestIsTried) {
   const recipe::Recipe recipe = wide_recipe({"train.sequence=1024", "train.batch=2"});
