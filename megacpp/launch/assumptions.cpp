@@ -42,8 +42,8 @@ bool has_dropless_experts(const recipe::Model& model) {
 }
 
 // Only a compiler that places buffers itself leaves gaps that no plan knows of. Of dropless experts XLA gets a product
-// for each with a masked copy of all rows, which no plan has: one H200 held 1.45 times the planned peak, and no rule for
-// what is reserved knows of it.
+// for each with a masked copy of all rows, which no plan has: one H200 held 1.45 times the planned peak, and no rule
+// for what is reserved knows of it.
 void set_gaps(hw::Chip& chip, const runtime::Backend& backend, const fit::Lane& lane, const recipe::Model& model) {
   const bool is_dropless = has_dropless_experts(model);
   if (!backend.emits_stablehlo || is_dropless) chip.reserved_per_kept = 0;
