@@ -135,6 +135,7 @@ Json chip_json(const hw::Chip& chip) {
                  {"code_most", chip.code_bytes_most},
                  {"gaps_most", chip.gaps_most},
                  {"loops_gaps_most", measured_or_null(chip.loops_gaps_most)},
+                 {"unrolled_least", chip.unrolled_least},
                  {"reserved_per_kept", chip.reserved_per_kept},
                  {"reserved_per_score", chip.reserved_per_score},
                  {"code_base", chip.code_bytes_base},

@@ -78,7 +78,7 @@ std::string reason_of(AutoRecompute::Need need) {
   switch (need) {
     case AutoRecompute::Need::limit:
       return "the plan does not fit with less";
-    case AutoRecompute::Need::gaps:
+    case AutoRecompute::Need::unsure:
       return "with less only a compiler can tell whether the plan fits";
     case AutoRecompute::Need::ceiling:
       return "a plan with less ran out of memory, or needs as much as one that did";

@@ -47,8 +47,8 @@ class AutoRecompute {
 
   /// Whether a level can be raised, to `level` at most.
   bool can_raise(std::string_view level = kRecomputeLevels.back()) const;
-  /// Why: with less the plan exceeds a limit, or exceeds it with the gaps that a compiler may leave, or a ceiling.
-  enum class Need : uint8_t { limit, gaps, ceiling };
+  /// Why: with less the plan exceeds a limit, or only a compiler can tell whether it does, or it exceeds a ceiling.
+  enum class Need : uint8_t { limit, unsure, ceiling };
   /// The one that costs the least time per byte.
   void raise(Need need);
   /// All letters below `level` to it.

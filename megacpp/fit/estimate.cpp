@@ -49,7 +49,7 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   hosts.keep_snapshot = hosts.keep_snapshot && recipe.checkpoint.saves();
   estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
                             {.of_parts = estimate.correction, .letters = letter_families(recipe.model)}, hosts,
-                            estimate.reserved ? std::optional(estimate.reserved->range(device)) : std::nullopt);
+                            reserved_range(estimate.reserved, recipe, estimate.compiled, device));
   if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions, recipe.train.precision);
   estimate.time_correction = catalog::correction_by_others(assumptions.steps, estimate.signature);
   return estimate;
@@ -78,7 +78,7 @@ struct Goal {
   /// What more recompute is for, of a plan that needs some.
   AutoRecompute::Need need_of(const Estimate& estimate) const {
     if (!estimate.fit.may_fit()) return AutoRecompute::Need::limit;
-    return may_fit(estimate, ceiling) ? AutoRecompute::Need::gaps : AutoRecompute::Need::ceiling;
+    return may_fit(estimate, ceiling) ? AutoRecompute::Need::unsure : AutoRecompute::Need::ceiling;
   }
 };
 

@@ -207,4 +207,16 @@ std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const 
   return reserved;
 }
 
+std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& reserved, const recipe::Recipe& recipe,
+                                            const compile::Compiled& compiled, const hw::Chip& device) {
+  if (reserved) return reserved->range(device);
+  if (device.unrolled_least == 1 || recipe::has_block_loops(recipe) || compiled.stages.size() > 1) return std::nullopt;
+  const int64_t planned = compiled.stages[0].memory.total_bytes, code = code_bytes(device);
+  return ReservedRange{.least = scaled(device.unrolled_least, planned) + code,
+                       .expected = planned + code,
+                       .most = scaled(device.gaps_most, planned) + code,
+                       .code = code,
+                       .alive = planned};
+}
+
 }  // namespace megacpp::fit

@@ -58,4 +58,9 @@ std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const 
                                             const compile::Compiled& compiled, const schedule::Target& target,
                                             const hw::Chip& device);
 
+/// What verdicts are made of: by the rule, or as the chip's file has it for blocks that are in no loop. Nothing where
+/// neither is known.
+std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& reserved, const recipe::Recipe& recipe,
+                                            const compile::Compiled& compiled, const hw::Chip& device);
+
 }  // namespace megacpp::fit

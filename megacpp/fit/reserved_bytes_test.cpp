@@ -206,6 +206,19 @@ TEST(ReservedBytesTest, TheVerdictComesFromHowFarOffTheRuleMayBe) {
   EXPECT_EQ(state.range(chip).least, 1100) << "arguments and code are exact";
 }
 
+// XLA never stores some of what a plan of unrolled blocks has.
+TEST(ReservedBytesTest, OfUnrolledBlocksLessMayBeReservedThanIsPlanned) {
+  const hw::Chip chip = hw::find_chip("v6e");
+  const ChipGroup worst = planned({"xla.loops=off"}).estimate.fit.worst();
+  const int64_t code = code_bytes(chip);
+  EXPECT_EQ(worst.needed(), worst.planned + code);
+  EXPECT_EQ(worst.least_needed(), times(chip.unrolled_least, worst.planned) + code);
+  EXPECT_EQ(worst.most_needed(), times(chip.gaps_most, worst.planned) + code);
+  Assumptions own_kernels = test_assumptions("v6e:2x2");
+  own_kernels.slice.chip.unrolled_least = 1;
+  EXPECT_FALSE(planned({"xla.loops=off"}, own_kernels).estimate.fit.worst().reserved);
+}
+
 TEST(ReservedBytesTest, NothingIsExpectedWhereNoRuleIsKnown) {
   EXPECT_FALSE(planned({"xla.loops=off"}).reserved);
   EXPECT_FALSE(planned({"xla.placement=xla"}).reserved);

@@ -101,6 +101,7 @@ struct Chip {
   int64_t code_bytes_most = 0;
   double gaps_most = 1;        // what XLA may reserve for a training step, at most, over its planned peak
   double loops_gaps_most = 0;  // the same with blocks in loops, where gaps_most is of unrolled ones; 0: no other
+  double unrolled_least = 1;   // what it may reserve at least, where blocks are in no loop
   // Bytes that XLA reserves for a step in loops over blocks (fit/reserved_bytes); 0: not known
   double reserved_per_kept = 0;      // for a byte that blocks keep for their backward pass
   double reserved_per_score = 0;     // for a score of one attention

@@ -237,6 +237,9 @@ void add_memory(std::vector<ChipKey>& keys) {
   keys.push_back(fact({"memory.loops_gaps_most", Kind::number, gaps(),
                        "The same on a GPU with its blocks in loops, where memory.gaps_most is of unrolled ones."},
                       store_number<&Chip::loops_gaps_most>));
+  keys.push_back(fact({"memory.unrolled_least", Kind::number, share(),
+                       "The least that XLA reserves for a step whose blocks are in no loop, over its planned peak."},
+                      store_number<&Chip::unrolled_least>));
   const auto reserved = [&keys](const char* path, const char* doc, StoreInChip store) {
     keys.push_back(fact({path, Kind::number, ratio(), doc}, store));
   };
