@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
+#include <thread>
 
 #include "megacpp/collectives/communicator.h"
 #include "megacpp/runtime/cuda/driver.h"
@@ -14,6 +16,26 @@ namespace megacpp::runtime::cuda {
 inline constexpr std::chrono::microseconds kLookEvery(50);
 /// For such streams to end once a chip has failed: one that waits for a GPU that is lost never does.
 inline constexpr std::chrono::seconds kEndLimit(3);
+
+/// What `query` says of a stream or an event once that is no longer kNotReady. Still kNotReady: another chip has
+/// failed, as `has_failed` says, and what waits for it has not ended within kEndLimit. After `limit` without either it
+/// calls `time_out`, which raises.
+template <typename Query, typename HasFailed, typename TimeOut>
+Result wait_for_answer(const Query& query, const HasFailed& has_failed, std::chrono::milliseconds limit,
+                       const TimeOut& time_out) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  std::optional<Clock::time_point> failed;
+  Result result = kNotReady;
+  while ((result = query()) == kNotReady) {
+    const Clock::time_point now = Clock::now();
+    if (!failed && has_failed()) failed = now;
+    if (failed && now - *failed > kEndLimit) break;
+    if (!failed && now - begin >= limit) time_out();
+    std::this_thread::sleep_for(kLookEvery);
+  }
+  return result;
+}
 
 class DeviceCommunicator : public collectives::Communicator {
  public:

@@ -352,16 +352,8 @@ void NcclChips::Chip::wait(Stream* stream) {
 // Of a failure elsewhere the channels were ended, and with them what waits for them: buffers may go after that.
 template <typename Query>
 void NcclChips::Chip::wait_until(const Query& query, const std::string& where) {
-  const Clock::time_point begin = Clock::now();
-  std::optional<Clock::time_point> ended;
-  Result result = kNotReady;
-  while ((result = query()) == kNotReady) {
-    const Clock::time_point now = Clock::now();
-    if (channels_.is_aborted() && !ended) ended = now;
-    if (ended && now - *ended > kEndLimit) break;
-    if (!ended && now - begin >= options_.wait_limit) time_out_device(where);
-    std::this_thread::sleep_for(kLookEvery);
-  }
+  const Result result = wait_for_answer(
+      query, [this] { return channels_.is_aborted(); }, options_.wait_limit, [&] { time_out_device(where); });
   check_alive(where);
   if (result != kSuccess) raise_failed_call("cuStreamQuery", result);
 }

@@ -413,18 +413,11 @@ void VirtualChips::Chip::wait_for_event(const InFlight& finished) {
 // Without the lock. What waits for a GPU that is lost is left behind some time after the failure is known.
 template <typename Query>
 void VirtualChips::Chip::wait_until(const Query& query, const std::string& where) {
-  const Clock::time_point begin = Clock::now();
-  std::optional<Clock::time_point> failed;
-  Result result = kNotReady;
-  while ((result = query()) == kNotReady) {
-    const Clock::time_point now = Clock::now();
-    if (!failed && world_.has_failed()) failed = now;
-    if (failed && now - *failed > kEndLimit) {
-      const Lock lock(world_.mutex_);
-      world_.check_alive(rank_, where);
-    }
-    if (!failed && now - begin >= world_.options_.wait_limit) time_out_device(where);
-    std::this_thread::sleep_for(kLookEvery);
+  const Result result = wait_for_answer(
+      query, [this] { return world_.has_failed(); }, world_.options_.wait_limit, [&] { time_out_device(where); });
+  if (result == kNotReady) {
+    const Lock lock(world_.mutex_);
+    world_.check_alive(rank_, where);
   }
   if (result != kSuccess) raise_failed_call("cuStreamQuery", result);
 }
