@@ -135,9 +135,9 @@ Json chip_json(const hw::Chip& chip) {
                  {"code_most", chip.code_bytes_most},
                  {"gaps_most", chip.gaps_most},
                  {"loops_gaps_most", measured_or_null(chip.loops_gaps_most)},
-                 {"unrolled_least", chip.unrolled_least},
-                 {"reserved_per_kept", chip.reserved_per_kept},
-                 {"reserved_per_score", chip.reserved_per_score},
+                 {"gaps_least", chip.gaps_least},
+                 {"reserved_per_alive", chip.reserved_per_alive},
+                 {"alive_blocks", chip.alive_blocks},
                  {"code_base", chip.code_bytes_base},
                  {"code_per_block", chip.code_bytes_per_block},
                  {"reserved_off_most", chip.reserved_off_most}};

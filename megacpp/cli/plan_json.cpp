@@ -95,18 +95,17 @@ Json arguments_json(const fit::ArgumentBytes& a) {
 Json reserved_json(const std::optional<fit::ReservedBytes>& reserved) {
   if (!reserved) return {};
   return {{"bytes", reserved->total()},
-          {"peak_bytes", reserved->peak},
+          {"peak_bytes", reserved->alive()},
           {"argument_bytes", reserved->arguments},
           {"kept_bytes", reserved->kept},
-          {"gap_bytes", reserved->gaps},
           {"weight_copy_bytes", reserved->weight_copies},
           {"outside_weight_bytes", reserved->outside_weights},
-          {"gradient_bytes", reserved->gradients},
-          {"logit_bytes", reserved->logits},
-          {"score_bytes", reserved->scores},
-          {"iteration_bytes", reserved->iteration},
-          {"code_bytes", reserved->code},
-          {"other_bytes", reserved->other}};
+          {"forward_bytes", reserved->forward},
+          {"head_bytes", reserved->head},
+          {"backward_bytes", reserved->backward},
+          {"other_bytes", reserved->other},
+          {"gap_bytes", reserved->gaps},
+          {"code_bytes", reserved->code}};
 }
 
 Json links_json(const fit::StepTime& time) {

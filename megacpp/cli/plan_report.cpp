@@ -119,12 +119,11 @@ std::string reserved_text(const PlanReport& report) {
   const std::string raised =
       needed > r.total() ? fmt::format("Measurements of the lane raise it to {}.\n", human_bytes(needed)) : "";
   const std::string text = fmt::format(
-      "XLA is expected to reserve {} there, of which {} are alive at once: arguments {}, what blocks keep {}, gaps "
-      "beside it {}, weights in bf16 {}, embedding and head {}, gradients {}, logits {}, scores {}, one iteration of "
-      "the loop over blocks {}, code {}, other {}.\n",
-      human_bytes(r.total()), human_bytes(r.peak), human_bytes(r.arguments), human_bytes(r.kept), human_bytes(r.gaps),
-      human_bytes(r.weight_copies), human_bytes(r.outside_weights), human_bytes(r.gradients), human_bytes(r.logits),
-      human_bytes(r.scores), human_bytes(r.iteration), human_bytes(r.code), human_bytes(r.other));
+      "XLA is expected to reserve {} there: arguments {}, what blocks keep {}, weights in bf16 {}, embedding and head "
+      "{}, the largest of the forward loop {}, the head {} and the backward loop {}, other {}, gaps {}, code {}.\n",
+      human_bytes(r.total()), human_bytes(r.arguments), human_bytes(r.kept), human_bytes(r.weight_copies),
+      human_bytes(r.outside_weights), human_bytes(r.forward), human_bytes(r.head), human_bytes(r.backward),
+      human_bytes(r.other), human_bytes(r.gaps), human_bytes(r.code));
   return text + raised;
 }
 

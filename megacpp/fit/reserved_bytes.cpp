@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "megacpp/fit/parameter_bytes.h"
+#include "megacpp/fit/stacked_bytes.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/pattern.h"
@@ -18,8 +19,9 @@ namespace {
 
 constexpr const char* kKeepsAll = "none";
 constexpr int64_t kF32Bytes = 4, kBf16Bytes = 2;
+constexpr int64_t kScoreBytes = kF32Bytes + kBf16Bytes;  // both are there in an attention's gradient
 
-// Of the steps that the rule was fitted to. Beyond, attention is a loop over blocks and temporaries weigh more.
+// Of the steps that the rule was made from. Beyond, attention is a loop over blocks and holds other temporaries.
 constexpr int64_t kLongestSequence = 4096;
 
 bool keeps_all(const recipe::Recipe& recipe, char letter) {
@@ -54,7 +56,6 @@ bool is_in_block(const memory::Item& item) { return !item.letter.empty(); }
 bool is_block_weight(const memory::Item& item) { return item.role == ir::Role::weight && is_in_block(item); }
 bool is_outside_weight(const memory::Item& item) { return item.role == ir::Role::weight && !is_in_block(item); }
 bool is_gradient(const memory::Item& item) { return item.role == ir::Role::gradient; }
-bool is_block_activation(const memory::Item& item) { return item.role == ir::Role::activation && is_in_block(item); }
 
 int64_t in_bf16(int64_t f32_bytes) { return f32_bytes * kBf16Bytes / kF32Bytes; }
 
@@ -66,33 +67,31 @@ int64_t kept_weight_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& 
   }));
 }
 
-/// What blocks keep for the backward pass, without copies of weights.
-int64_t kept_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, int64_t zero) {
-  return std::max<int64_t>(0, summed_bytes(plan, is_block_activation) - kept_weight_bytes(plan, recipe, zero));
+// What blocks of a loop's body do not keep XLA makes again for half of them before it uses it.
+double alive_blocks(const recipe::Recipe& recipe, const hw::Chip& device) {
+  if (keeps_all(recipe)) return device.alive_blocks;
+  return std::max(device.alive_blocks, static_cast<double>(recipe::repeated_blocks(recipe.model).period) / 2);
 }
 
-/// One iteration of the loop as a model by itself, which recomputes nothing.
-recipe::Recipe one_iteration(const recipe::Recipe& recipe) {
-  const base::Repeat repeat = recipe::repeated_blocks(recipe.model);
-  const std::vector<char> letters = recipe::expand(recipe.model).letters;
-  const auto first = letters.begin() + static_cast<std::ptrdiff_t>(repeat.first);
-  recipe::Recipe one = recipe;
-  one.model.pattern = std::string(first, first + static_cast<std::ptrdiff_t>(repeat.period));
-  one.model.depth = static_cast<int64_t>(repeat.period);
-  recipe::set_recompute_levels(one, kKeepsAll);
-  return one;
+/// Bytes of all blocks, where those of one iteration are known.
+int64_t of_all_blocks(int64_t iteration, const recipe::Model& model) {
+  const auto period = static_cast<double>(recipe::repeated_blocks(model).period);
+  return std::llround(static_cast<double>(iteration) * static_cast<double>(model.depth) / period);
 }
 
-/// `kept` by all blocks, where none recomputes.
-int64_t iteration_bytes(int64_t kept, const recipe::Recipe& recipe, int64_t zero, schedule::Target target) {
-  if (!keeps_all(recipe)) {
-    // Temporaries of one op would put the peak of so short a program behind blocks whose values it is to show.
-    target.workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; };
-    const recipe::Recipe one = one_iteration(recipe);
-    return kept_bytes(compile::compile_micro_steps(one, target).stages[0].memory, one, zero);
-  }
-  const auto period = static_cast<double>(recipe::repeated_blocks(recipe.model).period);
-  return std::llround(static_cast<double>(kept) * period / static_cast<double>(recipe.model.depth));
+/// What blocks keep for the backward pass, copies of weights included: as they do, and if nothing were recomputed.
+struct Stacks {
+  int64_t kept = 0, all = 0;
+};
+Stacks stacks_of(const recipe::Recipe& recipe, const schedule::Target& target) {
+  const auto bytes = [&](const recipe::Recipe& one) {
+    return of_all_blocks(stacked_bytes_of_iteration(one, target), one.model);
+  };
+  const int64_t kept = bytes(recipe);
+  if (keeps_all(recipe)) return {kept, kept};
+  recipe::Recipe keeping = recipe;
+  recipe::set_recompute_levels(keeping, kKeepsAll);
+  return {kept, bytes(keeping)};
 }
 
 int64_t code_of_blocks(const recipe::Recipe& recipe, const hw::Chip& device) {
@@ -102,7 +101,7 @@ int64_t code_of_blocks(const recipe::Recipe& recipe, const hw::Chip& device) {
 }
 
 /// Of the attention with the most: scores have an exponential each.
-double scores_of_one_attention(const ir::Graph& graph) {
+int64_t scores_of_one_attention(const ir::Graph& graph) {
   double scores = 0;
   for (const ir::Node& node : graph.nodes()) {
     const ops::OpDef& op = ops::op_def(node.op);
@@ -110,7 +109,7 @@ double scores_of_one_attention(const ir::Graph& graph) {
     const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
     scores = std::max(scores, op.cost({operands, results, node.attrs}).exponentials);
   }
-  return scores;
+  return std::llround(scores);
 }
 
 /// Elements on a chip.
@@ -141,23 +140,11 @@ WeightCopies weight_copies(const memory::MemoryPlan& plan, const recipe::Recipe&
                  : WeightCopies{.whole_step = kept, .forward_loop = converted};
 }
 
-/// What only some parts of a step hold.
-struct Phases {
-  int64_t forward_copies = 0;  // weights in bf16 that are gone behind the forward loop
-  int64_t sums = 0;            // of gradients of earlier micro-steps
-  int64_t gradients = 0;
-  int64_t head = 0;    // the weight's whole gradient in f32, logits and their gradient
-  int64_t scores = 0;  // in f32 and bf16
-};
-
-// In the backward loop gradients are added to the sums in place: XLA's list of buffers has one set of stacks there.
-int64_t peak_of(const ReservedBytes& reserved, const Phases& phases) {
-  const int64_t always = reserved.arguments + reserved.kept + reserved.weight_copies + reserved.outside_weights;
-  return always + std::max({phases.forward_copies + phases.sums, phases.head + phases.sums,
-                            phases.gradients + phases.scores + reserved.logits});
-}
-
 }  // namespace
+
+int64_t ReservedBytes::alive() const {
+  return arguments + kept + weight_copies + outside_weights + std::max({forward, head, backward}) + other;
+}
 
 ReservedRange ReservedBytes::range(const hw::Chip& device) const {
   const double off = 1 + device.reserved_off_most;
@@ -165,11 +152,11 @@ ReservedRange ReservedBytes::range(const hw::Chip& device) const {
           .expected = total(),
           .most = scaled(off, total()),
           .code = code,
-          .alive = peak};
+          .alive = alive()};
 }
 
 bool has_reserved_rule(const recipe::Recipe& recipe, const hw::Chip& device) {
-  return device.reserved_per_kept > 0 && recipe::has_block_loops(recipe) && recipe.xla.placement == "megacpp" &&
+  return device.reserved_per_alive > 0 && recipe::has_block_loops(recipe) && recipe.xla.placement == "megacpp" &&
          recipe.train.precision == "bf16" && recipe.train.sequence <= kLongestSequence;
 }
 
@@ -180,39 +167,39 @@ std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const 
   const compile::StagePrograms& chip = compiled.stages[0];
   const memory::MemoryPlan memory = micro_step_memory(chip, target);
   const ir::Graph& micro_step = chip.find(compile::ProgramKind::micro_step).graph;
-  const int64_t zero = plan.layout.zero, kept = kept_bytes(memory, recipe, zero);
+  const int64_t zero = plan.layout.zero;
+  const Stacks stacks = stacks_of(recipe, target);
+  const int64_t weights = kept_weight_bytes(memory, recipe, zero);
   const int64_t gradients = summed_bytes(memory, is_gradient);
   const bool has_sums = recipe.train.micro_steps > 1;
+  const int64_t sums = has_sums ? gradients : 0;
   const WeightCopies copies = weight_copies(memory, recipe, zero);
-  const double scores = scores_of_one_attention(micro_step);
   const Head head = head_of(micro_step);
+  const int64_t logits = kBf16Bytes * head.logits;
+  const int64_t block = (stacks.all - weights) / recipe.model.depth;
   ReservedBytes reserved{
       .arguments = argument_bytes(chip.memory, recipe, device).total(),
-      .kept = kept,
-      .gaps = scaled(device.reserved_per_kept - 1, kept),
+      .kept = std::max<int64_t>(0, stacks.kept - weights),
       .weight_copies = copies.whole_step,
       .outside_weights = zero == 3 ? 0 : summed_bytes(memory, is_outside_weight),
-      .gradients = has_sums ? 2 * gradients : gradients,
-      .logits = kBf16Bytes * head.logits,
-      .scores = std::llround(device.reserved_per_score * scores),
-      .iteration = iteration_bytes(kept, recipe, zero, target),
+      .forward = copies.forward_loop + sums,
+      .head = kF32Bytes * head.weight + logits + sums,
+      .backward = gradients + kScoreBytes * scores_of_one_attention(micro_step) +
+                  scaled(alive_blocks(recipe, device), block) + (has_sums ? logits : 0),
       .code = code_of_blocks(recipe, device),
   };
-  reserved.peak = peak_of(reserved, {.forward_copies = copies.forward_loop,
-                                     .sums = has_sums ? gradients : 0,
-                                     .gradients = gradients,
-                                     .head = kF32Bytes * head.weight + 2 * reserved.logits,
-                                     .scores = std::llround(static_cast<double>(kF32Bytes + kBf16Bytes) * scores)});
-  reserved.other = std::max<int64_t>(0, chip.memory.total_bytes + reserved.code - reserved.total());
+  if (chip.memory.peak_program == "update")
+    reserved.other = std::max<int64_t>(0, chip.memory.total_bytes - reserved.alive());
+  reserved.gaps = scaled(device.reserved_per_alive - 1, reserved.alive());
   return reserved;
 }
 
-std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& reserved, const recipe::Recipe& recipe,
+std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& reserved,
                                             const compile::Compiled& compiled, const hw::Chip& device) {
   if (reserved) return reserved->range(device);
-  if (device.unrolled_least == 1 || recipe::has_block_loops(recipe) || compiled.stages.size() > 1) return std::nullopt;
+  if (device.gaps_least == 1 || compiled.stages.size() > 1) return std::nullopt;
   const int64_t planned = compiled.stages[0].memory.total_bytes, code = code_bytes(device);
-  return ReservedRange{.least = scaled(device.unrolled_least, planned) + code,
+  return ReservedRange{.least = scaled(device.gaps_least, planned) + device.code_bytes_least,
                        .expected = planned + code,
                        .most = scaled(device.gaps_most, planned) + code,
                        .code = code,

@@ -131,7 +131,7 @@ PlanLimits limits_of(const Recipe& recipe, const Assumptions& assumptions) {
     limits.most = std::max(limits.most, room(limit));
   }
   limits.surely = limits.least / (has_rule ? 1 + device.reserved_off_most : device.gaps_most);
-  limits.possibly = limits.least * (has_rule ? 1 + device.reserved_off_most : 1);
+  limits.possibly = limits.least * (has_rule ? 1 + device.reserved_off_most : 1 / device.gaps_least);
   return limits;
 }
 

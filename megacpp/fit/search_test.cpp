@@ -260,7 +260,9 @@ TEST(SearchTest, WhatIsCloseComesAfterWhatFitsHoweverFastItIs) {
 /// As on a chip whose file has no rule for what XLA reserves, so that a range is as wide as its gaps.
 Assumptions with_gaps(const std::string& hardware, int64_t limit = 0) {
   Assumptions assumptions = test_assumptions(hardware, limit);
-  assumptions.slice.chip.reserved_per_kept = 0;
+  assumptions.slice.chip.reserved_per_alive = 0;
+  assumptions.slice.chip.gaps_least = 1;
+  assumptions.slice.chip.gaps_most = 1.65;
   return assumptions;
 }
 

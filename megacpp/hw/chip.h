@@ -101,10 +101,10 @@ struct Chip {
   int64_t code_bytes_most = 0;
   double gaps_most = 1;        // what XLA may reserve for a training step, at most, over its planned peak
   double loops_gaps_most = 0;  // the same with blocks in loops, where gaps_most is of unrolled ones; 0: no other
-  double unrolled_least = 1;   // what it may reserve at least, where blocks are in no loop
+  double gaps_least = 1;       // and at least, where no rule says more (fit/reserved_bytes); 1: nothing below the plan
   // Bytes that XLA reserves for a step in loops over blocks (fit/reserved_bytes); 0: not known
-  double reserved_per_kept = 0;      // for a byte that blocks keep for their backward pass
-  double reserved_per_score = 0;     // for a score of one attention
+  double reserved_per_alive = 0;     // for a byte that is alive: gaps between buffers
+  double alive_blocks = 0;           // in the backward loop, beside what blocks keep, of so many of them
   int64_t code_bytes_base = 0;       // code of such a step beside its blocks
   int64_t code_bytes_per_block = 0;  // and of each block that it has text of
   double reserved_off_most = 0;      // how far off what is expected so may be, as a part of it

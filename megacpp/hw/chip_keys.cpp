@@ -237,17 +237,18 @@ void add_memory(std::vector<ChipKey>& keys) {
   keys.push_back(fact({"memory.loops_gaps_most", Kind::number, gaps(),
                        "The same on a GPU with its blocks in loops, where memory.gaps_most is of unrolled ones."},
                       store_number<&Chip::loops_gaps_most>));
-  keys.push_back(fact({"memory.unrolled_least", Kind::number, share(),
-                       "The least that XLA reserves for a step whose blocks are in no loop, over its planned peak."},
-                      store_number<&Chip::unrolled_least>));
+  keys.push_back(fact({"memory.gaps_least", Kind::number, share(),
+                       "The least that XLA reserves for a step that no rule is known for, over its planned peak."},
+                      store_number<&Chip::gaps_least>));
   const auto reserved = [&keys](const char* path, const char* doc, StoreInChip store) {
     keys.push_back(fact({path, Kind::number, ratio(), doc}, store));
   };
-  reserved("memory.reserved_per_kept",
-           "Bytes that XLA reserves for a step in loops over blocks, for one that blocks keep for their backward pass.",
-           store_number<&Chip::reserved_per_kept>);
-  reserved("memory.reserved_per_score", "The same for a score of one attention: a query and a key of every head.",
-           store_number<&Chip::reserved_per_score>);
+  reserved("memory.reserved_per_alive",
+           "Bytes that XLA reserves for a step in loops over blocks, for one that is alive at once.",
+           store_number<&Chip::reserved_per_alive>);
+  reserved("memory.alive_blocks",
+           "Blocks whose values are alive in the backward loop of such a step, beside what all blocks keep for it.",
+           store_number<&Chip::alive_blocks>);
   bytes("memory.code_base", "Code of such a step beside its blocks.", store_bytes<&Chip::code_bytes_base>);
   bytes("memory.code_per_block", "Code of every block that such a step has text of.",
         store_bytes<&Chip::code_bytes_per_block>);

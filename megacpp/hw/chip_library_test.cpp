@@ -228,7 +228,7 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
       {with("shape: nodes", "shape: torus"), ":1", "without slices", "list"},
       {with("kind: gpu", "kind: gpu\nkind: gpu"), ":3", "again", "remove"},
       {mine + "tiles: {lanes: 128}\n", ":1", "not whole", "missing"},
-      {with("500e9", "500e9, reserved_per_kept: 1.2"), ":1", "a part of what memory says of reserved",
+      {with("500e9", "500e9, reserved_per_alive: 1.2"), ":1", "a part of what memory says of reserved",
        "add the others"},
       {with("500e9", "500e9, code_base: 20e6, code_per_block: 23e6"), ":1", "a part of", "add the others"},
       {mine + "reached: {products: 0.7}\n", ":1", "reached.products or reached.traffic alone", "add the other one"},

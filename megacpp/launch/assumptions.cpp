@@ -46,9 +46,9 @@ bool has_dropless_experts(const recipe::Model& model) {
 // for what is reserved knows of it.
 void set_gaps(hw::Chip& chip, const runtime::Backend& backend, const fit::Lane& lane, const recipe::Model& model) {
   const bool is_dropless = has_dropless_experts(model);
-  if (!backend.emits_stablehlo || is_dropless) chip.reserved_per_kept = 0;
+  if (!backend.emits_stablehlo || is_dropless) chip.reserved_per_alive = 0;
   if (!backend.emits_stablehlo)
-    chip.gaps_most = chip.unrolled_least = 1;
+    chip.gaps_most = chip.gaps_least = 1;
   else if ((lane.loops == fit::LaneLoops::on || is_dropless) && chip.loops_gaps_most > 0)
     chip.gaps_most = chip.loops_gaps_most;
 }

@@ -192,7 +192,7 @@ struct PlanErrors {
     const ArgumentBytes planned = argument_bytes(memory_of(row), row.estimate.recipe, chip);
     planned_peak.push_back(off(static_cast<double>(worst.planned), row.peak));
     if (row.expected) {
-      peak.push_back(off(static_cast<double>(row.expected->peak), row.peak));
+      peak.push_back(off(static_cast<double>(row.expected->alive()), row.peak));
       need.push_back(off(static_cast<double>(row.expected->total()), row.reserved() + row.code));
     }
     if (row.flops && row.estimate.recipe.xla.placement == "megacpp")
@@ -211,6 +211,13 @@ PlanErrors errors_of(const std::vector<Recorded>& rows, const std::string& split
 }
 
 double worst(const std::vector<double>& values) { return *std::ranges::max_element(values); }
+
+/// What the compiler reserves over what is alive at once, code in neither.
+std::vector<double> over_peak(const std::vector<Recorded>& rows) {
+  std::vector<double> ratios;
+  for (const Recorded& row : rows) ratios.push_back(row.reserved() / row.peak);
+  return ratios;
+}
 
 void print_split(const std::vector<Recorded>& rows, const std::string& split) {
   const PlanErrors errors = errors_of(rows, split);
@@ -238,14 +245,13 @@ void print_reserved_table(const std::vector<Recorded>& rows) {
     const double need = row.reserved() + row.code;
     fmt::print("| {} | {} | {:.2f} | {} | {:.2f} | {} | {:.3f} |\n", row.row, row.split, need / kGiB,
                ratio(row.expected, static_cast<double>(reserved.total()), need), row.peak / kGiB,
-               ratio(row.expected, static_cast<double>(reserved.peak), row.peak),
+               ratio(row.expected, static_cast<double>(reserved.alive()), row.peak),
                static_cast<double>(row.estimate.fit.worst().planned) / row.peak);
   }
 }
 
 // Rows that no number of the chip's file was taken from: 17 of the grid and 13 far from it, 29 of them with a rule. The
-// aims for what is needed (5 % in the median, 12 % at worst), for peaks in the median (4 %) and FLOPs (3 %) are met and
-// are the bounds. Peaks at worst have the aim of 12 %, and one row, experts with context parallelism, is 15 % off.
+// aims for what is needed (5 % in the median, 12 % at worst), for peaks (4 %, 12 %) and FLOPs (3 %) are the bounds.
 // Arguments are exact but for rows that pad other than planned. Rows of the tuning split bound what was fitted.
 void judging_rows_are_within_their_bounds(const std::vector<Recorded>& rows) {
   const PlanErrors errors = errors_of(rows, "judging");
@@ -255,23 +261,23 @@ void judging_rows_are_within_their_bounds(const std::vector<Recorded>& rows) {
   EXPECT_LE(median(errors.planned_peak), 0.04);
   EXPECT_LE(worst(errors.planned_peak), 0.25);
   EXPECT_LE(median(errors.peak), 0.04);
-  EXPECT_LE(worst(errors.peak), 0.15);
+  EXPECT_LE(worst(errors.peak), 0.12);
   EXPECT_LE(worst(errors.flops), 0.03);
   EXPECT_EQ(median(errors.arguments), 0);
   EXPECT_LE(worst(errors.arguments), 0.0003);
-  EXPECT_LE(median(errors_of(rows, "tuning").need), 0.025);
-  EXPECT_LE(worst(errors_of(rows, "tuning").need), 0.10);
+  EXPECT_LE(median(errors_of(rows, "tuning").need), 0.02);
+  EXPECT_LE(worst(errors_of(rows, "tuning").need), 0.06);
+  EXPECT_LE(median(over_peak(rows)), 1.01) << "reserved over alive, of all rows";
 }
 
-// No chip that has less than the compiler reserves is said to fit, and none that has a tenth more, code at its most, is
-// said not to. Rows that the chip's file was fitted to and rows that it was not, alike.
+// No chip that has less than the compiler reserves is said to fit, and none that has a tenth more is said not to. Rows
+// that the chip's file was fitted to and rows that it was not, alike.
 void verdicts_agree_with_the_compiler(const std::vector<Recorded>& rows) {
-  const double code_most = static_cast<double>(hw::find_chip("v6e").code_bytes_most);
   for (const Recorded& row : rows) {
     ChipGroup chip = row.estimate.fit.worst();
     chip.limit = static_cast<int64_t>(row.reserved() + row.code) - 1;
     EXPECT_NE(chip.verdict(), FitVerdict::fits) << row.split << " " << row.row;
-    chip.limit = static_cast<int64_t>(1.1 * (row.reserved() + code_most));
+    chip.limit = static_cast<int64_t>(1.1 * (row.reserved() + row.code));
     EXPECT_NE(chip.verdict(), FitVerdict::does_not_fit) << row.split << " " << row.row;
   }
 }
@@ -306,6 +312,7 @@ TEST(V6ePlanTest, EveryRecordedStepAgreesWithTheCompiler) {
   arguments_are_within_a_thousandth(rows);
   code_is_within_what_the_chip_file_says(rows);
   for (const char* split : {"tuning", "judging"}) print_split(rows, split);
+  fmt::print("reserved over alive: {:.3f} in the median of {} rows\n", median(over_peak(rows)), rows.size());
   judging_rows_are_within_their_bounds(rows);
   verdicts_agree_with_the_compiler(rows);
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/pjrt/compiled_program.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "megacpp/base/error.h"
 #include "megacpp/runtime/pjrt/api.h"
 
@@ -14,6 +17,32 @@ bool call_optional(const Api& api, PJRT_Error* (*PJRT_Api::*function)(A*), Args<
   if (!failure) return true;
   if (failure->code != StatusCode::unimplemented) api.raise(std::move(*failure), Phase::query);
   return false;
+}
+
+using MemoryStats = PJRT_Executable_GetCompiledMemoryStats_Args;
+
+/// Fields that version 0.104 of the C API has behind those of our header.
+struct LaterMemoryStats {
+  int64_t total_size = 0;
+  int64_t total_allocation = 0;  // of all buffers in the default memory, where they are placed; 0 from older plugins
+  int64_t indefinite_allocations = 0;
+  int64_t peak_unpadded_heap = 0;
+};
+constexpr size_t kLaterMemoryStats = offsetof(MemoryStats, peak_memory_in_bytes) + sizeof(int64_t);
+
+LaterMemoryStats later_stats(const Args<MemoryStats>& args) {
+  LaterMemoryStats later;
+  std::memcpy(&later, reinterpret_cast<const std::byte*>(&args) + kLaterMemoryStats, sizeof(later));
+  return later;
+}
+
+/// Of temporaries, gaps between them included. libtpu adds to the bytes of the heap what buffers of the outermost
+/// computation leave of it, so that it counts what loops hold twice; its placement has them once.
+int64_t temporary_bytes(const Args<MemoryStats>& args) {
+  const int64_t placed = later_stats(args).total_allocation;
+  if (placed == 0) return args.temp_size_in_bytes;
+  const int64_t outputs = args.output_size_in_bytes - args.alias_size_in_bytes;
+  return std::min(args.temp_size_in_bytes, placed - args.argument_size_in_bytes - outputs);
 }
 
 double number(const Value& value) {
@@ -58,6 +87,7 @@ std::vector<ir::TensorType> CompiledProgram::output_types() const {
 
 std::optional<CompiledMemory> CompiledProgram::memory() const {
   auto args = MEGACPP_PJRT_ARGS(PJRT_Executable_GetCompiledMemoryStats);
+  args.struct_size = std::max(args.struct_size, kLaterMemoryStats + sizeof(LaterMemoryStats));
   args.executable = as<PJRT_Executable>(executable_);
   if (!call_optional(executable_.api(), &PJRT_Api::PJRT_Executable_GetCompiledMemoryStats, args)) return std::nullopt;
   return CompiledMemory{
@@ -65,7 +95,7 @@ std::optional<CompiledMemory> CompiledProgram::memory() const {
       .argument = args.argument_size_in_bytes,
       .output = args.output_size_in_bytes,
       .alias = args.alias_size_in_bytes,
-      .temp = args.temp_size_in_bytes,
+      .temp = temporary_bytes(args),
       .peak = args.peak_memory_in_bytes,
       .host_code = args.host_generated_code_size_in_bytes,
       .host_argument = args.host_argument_size_in_bytes,

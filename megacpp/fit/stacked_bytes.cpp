@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/stacked_bytes.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/emit/outline.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/recipe/block_loops.h"
+#include "megacpp/recipe/pattern.h"
+
+namespace megacpp::fit {
+namespace {
+
+recipe::Recipe iteration_of(const recipe::Recipe& recipe) {
+  const base::Repeat repeat = recipe::repeated_blocks(recipe.model);
+  const std::vector<char> letters = recipe::expand(recipe.model).letters;
+  const auto first = letters.begin() + static_cast<std::ptrdiff_t>(repeat.first);
+  recipe::Recipe one = recipe;
+  one.model.pattern = std::string(first, first + static_cast<std::ptrdiff_t>(repeat.period));
+  one.model.depth = static_cast<int64_t>(repeat.period);
+  return one;
+}
+
+schedule::Target emitted(schedule::Target target) {
+  target.runs = [](std::string_view op, const ops::NodeView&) {
+    if (!ops::op_def(op).is_composite() || ops::op_def(op).stablehlo) return base::Decision::yes();
+    return base::Decision::no("XLA gets its decomposition");
+  };
+  target.compiles_loops = target.schedules_itself = true;
+  return target;
+}
+
+bool is_in_block(const ir::Node& node) { return !ir::scope_letter(node.scope).empty(); }
+
+/// The loop collects what entered each iteration too, of the first what the embedding made.
+bool is_made_forward(const emit::Piece& piece, const ir::Graph& graph) {
+  const ir::Node& first = graph.nodes()[piece.nodes[0]];
+  return !piece.is_return && (is_in_block(first) || ir::scope_block(first.scope) == "embed");
+}
+
+}  // namespace
+
+int64_t stacked_bytes_of_iteration(const recipe::Recipe& recipe, const schedule::Target& target) {
+  const compile::Compiled one = compile::compile_micro_steps(iteration_of(recipe), emitted(target));
+  const ir::Graph& graph = one.stages[0].find(compile::ProgramKind::micro_step).graph;
+  std::vector<bool> is_left(graph.values().size());  // by the forward pass, and not counted yet
+  int64_t bytes = 0;
+  for (const emit::Piece& piece : emit::outline(graph)) {
+    if (is_made_forward(piece, graph))
+      for (const ir::ValueId leaf : piece.leaves) is_left[leaf.index] = true;
+    if (!piece.is_return || !is_in_block(graph.nodes()[piece.nodes[0]])) continue;
+    for (const ir::ValueId read : piece.reads) {
+      if (is_left[read.index]) bytes += graph.type(read).bytes();
+      is_left[read.index] = false;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace megacpp::fit
