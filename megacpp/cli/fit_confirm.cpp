@@ -57,6 +57,7 @@ class SliceCompiler {
       const XlaChoice choice =
           choose_xla(recipe, plan, {.target = assumptions_.slice.name, .time_limit = request_.time_limit});
       const XlaCompilation compilation = compile_on_xla(choice, recipe, plan, compile_our_placement(recipe, plan));
+      if (other_compiler_.empty()) other_compiler_ = other_compiler(compilation);
       read(compilation, confirmed);
       if (confirmed.succeeded() || compilation.out_of_memory) tell_catalog(recipe, compilation);
     } catch (const base::Error& error) {
@@ -66,6 +67,9 @@ class SliceCompiler {
     }
     return confirmed;
   }
+
+  /// That of what was asked so far, as in xla_compile.h.
+  const std::string& other() const { return other_compiler_; }
 
  private:
   static void read(const XlaCompilation& compilation, Confirmed& confirmed) {
@@ -89,6 +93,7 @@ class SliceCompiler {
   const ConfirmRequest& request_;
   const fit::Assumptions& assumptions_;
   launch::UsersCatalog& catalog_;
+  std::string other_compiler_;
 };
 
 /// What to do with each of the best, and what is said before.
@@ -109,6 +114,7 @@ void compile_for_slice(const ConfirmRequest& request, const fit::Assumptions& as
   try {
     ask_each(request, answer, "the compiler of " + answer.slice.name + " is asked about",
              [&compiler](const fit::Found& one) { return compiler.ask(one); });
+    answer.other_compiler = compiler.other();
   } catch (const base::Error& error) {
     if (error.code() != base::Code::E1501) throw;
     answer.no_confirmation = fmt::format(

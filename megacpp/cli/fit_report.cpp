@@ -200,7 +200,8 @@ std::string confirmed_text(const FitAnswer& answer) {
     const std::string& layout = answer.search.found[one.found].layout;
     table.add(is_compiled ? compiled_cells(layout, one) : run_cells(layout, one));
   }
-  return "\n" + table.to_text();
+  const std::string rules = answer.other_compiler.empty() ? "" : "rules " + answer.other_compiler + "\n";
+  return "\n" + table.to_text() + rules;
 }
 
 Json confirmed_json(const Found& found, const launch::Confirmed& one) {
@@ -421,6 +422,7 @@ Json fit_json(const FitAnswer& answer) {
                {"candidates", found},
                {"front", front},
                {"confirmed", confirmed},
+               {"other_compiler", answer.other_compiler},
                {"corrections", corrections},
                {"seconds", answer.seconds},
                {"step_basis", answer.step_basis}};

@@ -50,6 +50,7 @@ struct FitAnswer {
   std::vector<size_t> front;                // of search.found, by the bytes, times and verdicts that are shown
   std::vector<launch::Confirmed> confirmed;
   std::string no_confirmation;  // why the hardware was not asked, and what to run instead
+  std::string other_compiler;   // of the compiler that was asked, where plans were made by rules of another one
   double seconds = 0;           // the search took
 
   /// Indices into search.found, best first, by what is shown: what fits and then what is close, both by time; the rest

@@ -136,6 +136,16 @@ TEST(FitAnswerTest, AnyOtherFailureLeavesARowWhereItStands) {
   EXPECT_EQ(answer.order(), (Indices{0, 1, 2, 3}));
 }
 
+TEST(FitAnswerTest, RulesOfAnotherCompilerAreSaidBelowWhatItWasAsked) {
+  FitAnswer answer = answer_of_four();
+  answer.confirmed = {{.found = 0, .is_compiled = true, .measured_bytes = 60}};
+  EXPECT_EQ(fit_text(answer, 1).find("rules"), std::string::npos);
+  EXPECT_EQ(fit_json(answer)["other_compiler"], "");
+  answer.other_compiler = "of toy are of another compiler";
+  EXPECT_NE(fit_text(answer, 1).find("rules of toy are of another compiler\n"), std::string::npos);
+  EXPECT_EQ(fit_json(answer)["other_compiler"], answer.other_compiler);
+}
+
 TEST(FitAnswerTest, ThePictureTellsCloseFromTheRest) {
   FitAnswer answer = answer_of_four();
   answer.front = front_of(answer);

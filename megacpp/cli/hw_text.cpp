@@ -140,7 +140,8 @@ Json chip_json(const hw::Chip& chip) {
                  {"alive_blocks", chip.alive_blocks},
                  {"code_base", chip.code_bytes_base},
                  {"code_per_block", chip.code_bytes_per_block},
-                 {"reserved_off_most", chip.reserved_off_most}};
+                 {"reserved_off_most", chip.reserved_off_most},
+                 {"compiler", chip.compiler}};
   memory["reserved"] = chip.reserved_bytes ? Json(*chip.reserved_bytes) : Json();
   return {{"name", chip.name},
           {"title", chip.title},

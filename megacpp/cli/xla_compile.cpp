@@ -91,6 +91,15 @@ void read_out_of_memory(XlaCompilation& result, const std::string& subject) {
                          plugins::problem_of(*result.out_of_memory, where));
 }
 
+std::string other_compiler(const XlaCompilation& compilation) {
+  if (!compilation.choice.tpu) return {};
+  const hw::Chip& chip = compilation.choice.tpu->chip;
+  const std::string& platform = compilation.report.platform;
+  if (chip.compiler.empty() || platform.empty() || platform.find(chip.compiler) != std::string::npos) return {};
+  return fmt::format("of {} are of another compiler ({}): plans for it may be further off than they say", chip.name,
+                     chip.compiler);
+}
+
 void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estimate, const XlaCompilation& compilation) {
   if (compilation.out_of_memory) {
     const memory::OutOfMemory failure = plugins::out_of_memory(*compilation.out_of_memory, "compile");

@@ -85,6 +85,10 @@ void read_out_of_memory(XlaCompilation& result, const std::string& subject);
 XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
                               const compile::Compiled& ours, const compile::Options& options = {});
 
+/// That the rules by which plans for the slice's chip know its compiler are of another build than the one that was
+/// asked; empty where they are of the same, or where one of the two does not say.
+std::string other_compiler(const XlaCompilation& compilation);
+
 /// What the compiler of a slice said beside our plan for it. The peak of a program that fits corrects other plans of
 /// the lane.
 void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estimate, const XlaCompilation& compilation);

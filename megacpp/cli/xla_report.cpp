@@ -52,6 +52,7 @@ void print_place(const XlaCompilation& c) {
               base::counted(c.choice.tpu->devices(), "device"));
   print_out("plugin     {}\n", c.choice.plugin.string());
   if (!c.report.plugin.empty()) print_out("           {}\n           {}\n", c.report.plugin, c.report.platform);
+  if (const std::string other = other_compiler(c); !other.empty()) print_out("rules      {}\n", other);
   if (!c.report.device_kind.empty())
     print_out("devices    {} x {}{}\n", c.report.devices, c.report.device_kind,
               c.report.memory_limit ? fmt::format(", {} bytes each", *c.report.memory_limit) : "");
@@ -190,6 +191,7 @@ Json xla_json(const XlaCompilation& c) {
                {"plugin", c.choice.plugin.string()},
                {"plugin_identity", c.report.plugin},
                {"platform", c.report.platform},
+               {"other_compiler", other_compiler(c)},
                {"device_kind", c.report.device_kind},
                {"devices", c.report.devices},
                {"flags", plugins::to_json(c.choice.xla_flags)},

@@ -65,6 +65,22 @@ TEST(XlaReportTest, MemoryStandsAgainstTheChipsOwnLimit) {
   EXPECT_TRUE(json["failure"].is_null());
 }
 
+TEST(XlaReportTest, RulesOfAnotherCompilerAreSaidToBe) {
+  XlaCompilation c = on_v6e();
+  const std::string measured = c.choice.tpu->chip.compiler;
+  const std::string said = "of v6e are of another compiler (" + measured + ")";
+  EXPECT_NE(text_of(c).find("rules      " + said), std::string::npos) << text_of(c);
+  EXPECT_EQ(xla_json(c)["other_compiler"].get<std::string>().find(said), 0u);
+  c.report.platform = "tpu, TFRT TPU v6 lite\n" + measured;
+  EXPECT_EQ(text_of(c).find("another compiler"), std::string::npos) << text_of(c);
+  EXPECT_EQ(xla_json(c)["other_compiler"], "");
+  c.report.platform.clear();
+  EXPECT_EQ(other_compiler(c), "") << "one that died did not say who it is";
+  c.report.platform = "tpu, another";
+  c.choice.tpu->chip.compiler.clear();
+  EXPECT_EQ(other_compiler(c), "") << "nobody knows whose the rules are";
+}
+
 TEST(XlaReportTest, AStepTakesAtLeastWhatTheChipsRatesAllow) {
   const Json json = xla_json(on_v6e());
   EXPECT_NEAR(json["roofline_compute_seconds"].get<double>(), 12.92 / 918, 1e-6);

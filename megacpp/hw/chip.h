@@ -108,6 +108,7 @@ struct Chip {
   int64_t code_bytes_base = 0;       // code of such a step beside its blocks
   int64_t code_bytes_per_block = 0;  // and of each block that it has text of
   double reserved_off_most = 0;      // how far off what is expected so may be, as a part of it
+  std::string compiler;              // that was asked for all of these, by what it says of its build; empty: not known
   double memory_bytes_per_second = 0;
   /// Terms a sum of products must have to run at half of the peak; 0: not known, so all count as long.
   double half_depth = 0;

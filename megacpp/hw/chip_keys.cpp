@@ -254,6 +254,10 @@ void add_memory(std::vector<ChipKey>& keys) {
         store_bytes<&Chip::code_bytes_per_block>);
   reserved("memory.reserved_off_most", "How far off what is expected by these four may be, as a part of it.",
            store_number<&Chip::reserved_off_most>);
+  keys.push_back(fact({"memory.compiler", Kind::text, any(),
+                       "Whose code, gaps and reserved bytes these are: the build that the compiler's platform names. "
+                       "Reports of another one say so."},
+                      store_text<&Chip::compiler>));
 }
 
 void add_slices(std::vector<ChipKey>& keys) {

@@ -2,9 +2,11 @@
 // The chips that are built in: complete, plausible, and with a source and a date for each number.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <optional>
 #include <set>
 
+#include "megacpp/base/file.h"
 #include "megacpp/hw/builtin_chips.h"
 #include "megacpp/hw/chip_library.h"
 
@@ -151,6 +153,16 @@ TEST(ChipsTest, TheLimitOfV6eIsTheCompilers) {
         << name << " is taken to need as much";
   EXPECT_EQ(v6e.usable_bytes, 33'546'039'296);
   EXPECT_EQ(v6e.link("ici")->port_bytes_per_second(), 100e9);
+}
+
+TEST(ChipsTest, TheCompilerOfV6eIsTheOneThatCompiledTheRecordedRows) {
+  const Chip v6e = find_chip("v6e", ChipPlaces{});
+  ASSERT_FALSE(v6e.compiler.empty());
+  const std::string record =
+      base::read_file(std::filesystem::path(MEGACPP_SOURCE_DIR) / "bench/results/2026-11-18-v6e.json");
+  EXPECT_NE(record.find(v6e.compiler + "\""), std::string::npos) << v6e.compiler;
+  for (const char* name : {"v5e", "v5p", "tpu7x", "h200"})
+    EXPECT_TRUE(find_chip(name, ChipPlaces{}).compiler.empty()) << name << ": nobody asked one";
 }
 
 }  // namespace

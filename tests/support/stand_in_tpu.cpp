@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A PJRT plugin that stands in for the TPU's where there is none: it makes topologies of v6e and "compiles" for them,
 // with fixed answers. The environment variable STAND_IN_TPU says how it behaves when it compiles: "full", "abort",
-// "hang", "odd"; otherwise well. Like the real one it cannot be set up without TPU_SKIP_MDS_QUERY.
+// "hang", "odd"; otherwise well. STAND_IN_TPU_BUILD is what it says of its build. Like the real one it cannot be set up
+// without TPU_SKIP_MDS_QUERY.
 #include <pjrt_c_api.h>
 #include <unistd.h>
 
@@ -97,7 +98,7 @@ PJRT_Error* topology_create(PJRT_TopologyDescription_Create_Args* args) {
   auto* topology = new PJRT_TopologyDescription;
   for (int i = 0; i < x * y; ++i) topology->devices.push_back({i});
   for (PJRT_DeviceDescription& device : topology->devices) topology->pointers.push_back(&device);
-  topology->version = "stand-in, flags: " + variable("LIBTPU_INIT_ARGS");
+  topology->version = "stand-in, flags: " + variable("LIBTPU_INIT_ARGS") + "\n" + variable("STAND_IN_TPU_BUILD");
   args->topology = topology;
   return nullptr;
 }

@@ -7,6 +7,7 @@
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/hw/chip_library.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"
@@ -90,6 +91,30 @@ TEST_F(AheadOfTimeTest, WhatDoesNotFitEndsInItsClassAfterTheReport) {
   EXPECT_EQ(xla["devices"], 1);
 }
 
+/// What v6e's own rules were measured with, as it calls itself.
+std::string measured_build() { return hw::find_chip("v6e", {}).compiler; }
+
+// The report stands either way; plans go by rules that may be another compiler's.
+TEST_F(AheadOfTimeTest, ACompilerThatTheRulesAreNotOfIsNamed) {
+  const std::string said = "rules      of v6e are of another compiler (" + measured_build() + ")";
+  {
+    const Variable build("STAND_IN_TPU_BUILD", measured_build());
+    const CommandResult same = run("compile", "v6e:1x1", {});
+    EXPECT_EQ(same.status, 0) << same.err;
+    EXPECT_NE(same.out.find(measured_build()), std::string::npos) << same.out;
+    EXPECT_EQ(same.out.find(said), std::string::npos) << same.out;
+    EXPECT_EQ(Json::parse(run("compile", "v6e:1x1", {"--json"}).out)["xla"]["other_compiler"], "");
+  }
+  const Variable build("STAND_IN_TPU_BUILD", "Built on Jan 1 2027");
+  const CommandResult other = run("compile", "v6e:1x1", {});
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_NE(other.out.find(said), std::string::npos) << other.out;
+  EXPECT_NE(other.out.find("it fits"), std::string::npos) << other.out;
+  EXPECT_NE(Json::parse(run("compile", "v6e:1x1", {"--json"}).out)["xla"]["other_compiler"], "");
+  const Variable behaviour("STAND_IN_TPU", "full");
+  EXPECT_NE(run("compile", "v6e:1x1", {}).out.find(said), std::string::npos) << "said beside a refusal too";
+}
+
 TEST_F(AheadOfTimeTest, WhatTheCompilerSaysCorrectsOtherPlansOfItsLane) {
   const testing_support::TemporaryFolder folder;
   const Variable catalog("MEGACPP_CATALOG", (folder / "catalog.sqlite").string());
@@ -157,6 +182,21 @@ TEST_F(ConfirmTest, WhatTheCompilerRefusesComesLast) {
     EXPECT_EQ(answer["candidates"].back()["set"], before[0]["set"]);
   }
   EXPECT_EQ(candidates_of(fit({"--json"})).back()["set"], before[0]["set"]) << "the catalog keeps its word";
+}
+
+TEST_F(ConfirmTest, ACompilerThatTheRulesAreNotOfIsNamed) {
+  {
+    const Variable build("STAND_IN_TPU_BUILD", measured_build());
+    EXPECT_EQ(Json::parse(fit({"--confirm", "1", "--json"}).out)["other_compiler"], "");
+  }
+  const Variable build("STAND_IN_TPU_BUILD", "Built on Jan 1 2027");
+  const CommandResult text = fit({"--confirm", "1"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("rules of v6e are of another compiler (" + measured_build() + ")"), std::string::npos)
+      << text.out;
+  const Json answer = Json::parse(fit({"--confirm", "1", "--json"}).out);
+  EXPECT_NE(answer["other_compiler"], "");
+  EXPECT_EQ(answer["confirmed"][0]["reserved_bytes"], 6'588'538'944) << "what it says is taken all the same";
 }
 
 TEST_F(ConfirmTest, ALimitOfTheRecipeHoldsForWhatIsCompiledToo) {
