@@ -88,7 +88,8 @@ void compile_here(const CompileFlags& flags, const recipe::Recipe& given, const 
 // A compiler of hardware that is not here is the best judge of plans for it: what it says is kept.
 void tell_catalog(const launch::CatalogChoice& choice, const recipe::Recipe& recipe,
                   const XlaCompilation& compilation) {
-  const bool is_judged = !compilation.failure || compilation.out_of_memory;
+  const bool is_sound = !compilation.failure && compilation.report.odd_memory.empty();
+  const bool is_judged = is_sound || compilation.out_of_memory;
   if (!compilation.choice.tpu || !is_judged) return;
   launch::UsersCatalog catalog(choice, catalog::Access::write, print_line);
   if (!catalog.why_not().empty()) return;

@@ -78,6 +78,8 @@ class SliceCompiler {
       confirmed.out_of_memory = std::string(runtime::plugins::oom_class_name(compilation.out_of_memory->cls));
     else if (compilation.failure)
       confirmed.error = error_line(*compilation.failure);
+    else if (const std::string& odd = compilation.report.odd_memory; !odd.empty())
+      confirmed.error = fmt::format("{}: memory of the compiled program: {}", base::code_name(base::Code::E3201), odd);
     else if (confirmed.limit_bytes && confirmed.measured_bytes > confirmed.limit_bytes)
       confirmed.out_of_memory = fmt::format("the compiled program, {} of {}", human_bytes(*confirmed.measured_bytes),
                                             human_bytes(*confirmed.limit_bytes));

@@ -136,6 +136,19 @@ TEST(FitAnswerTest, AnyOtherFailureLeavesARowWhereItStands) {
   EXPECT_EQ(answer.order(), (Indices{0, 1, 2, 3}));
 }
 
+// An account of memory that was not taken is such a failure: the plan's own bytes and verdict stay.
+TEST(FitAnswerTest, WithoutTheCompilersBytesThoseOfThePlanStand) {
+  FitAnswer answer = answer_of_four();
+  answer.confirmed = {
+      {.found = 2, .is_compiled = true, .planned_bytes = 90, .error = "E3201: memory: temp of -5 bytes"}};
+  EXPECT_EQ(answer.order(), (Indices{0, 1, 2, 3}));
+  EXPECT_EQ(answer.memory_of(2).needed, 90);
+  EXPECT_EQ(answer.memory_of(2).verdict, FitVerdict::close);
+  EXPECT_FALSE(answer.memory_of(2).is_measured);
+  EXPECT_NE(fit_text(answer, 4).find("failed: E3201: memory: temp of -5 bytes"), std::string::npos);
+  EXPECT_TRUE(fit_json(answer)["confirmed"][0]["reserved_bytes"].is_null());
+}
+
 TEST(FitAnswerTest, RulesOfAnotherCompilerAreSaidBelowWhatItWasAsked) {
   FitAnswer answer = answer_of_four();
   answer.confirmed = {{.found = 0, .is_compiled = true, .measured_bytes = 60}};

@@ -195,7 +195,7 @@ XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& rec
     return result;
   }
   read_out_of_memory(result, fit::subject_text(recipe));
-  if (result.failure) return result;
+  if (result.failure || !result.report.unread.empty()) return result;
   result.collectives = compare_collectives(result.report.collectives, compile::collective_report(ours, recipe, plan),
                                            recipe.train.micro_steps, ours.mesh);
   return result;

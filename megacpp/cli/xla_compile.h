@@ -70,7 +70,7 @@ struct XlaCompilation {
   double emission_seconds = 0;
   size_t text_bytes = 0;  // of the module
   runtime::pjrt::CompileReport report;
-  std::vector<CollectiveComparison> collectives;
+  std::vector<CollectiveComparison> collectives;  // none where XLA's were not read
   std::optional<runtime::plugins::OomMessage> out_of_memory;
   /// The error to end with, once what is known was printed: it does not fit, or the plugin failed.
   std::optional<base::Error> failure;

@@ -62,6 +62,10 @@ void print_place(const XlaCompilation& c) {
 }
 
 void print_memory(const XlaCompilation& c) {
+  if (!c.report.memory)
+    return print_out("\nmemory of a chip: not known: {}\n", c.report.odd_memory.empty()
+                                                                ? "the plugin does not say"
+                                                                : "the plugin says " + c.report.odd_memory);
   const runtime::pjrt::CompiledMemory& m = *c.report.memory;
   TextTable table({"memory of a chip", ">bytes", ">", ">planned", ">XLA/planned"});
   const auto add = [&table](const char* name, int64_t bytes) {
@@ -83,20 +87,20 @@ void print_memory(const XlaCompilation& c) {
 
 void print_cost(const XlaCompilation& c) {
   TextTable table({"a chip's step", ">XLA", ">ours", ">XLA/ours"});
-  const double flops = c.report.flops.value_or(0), all = flops * c.report.loops.factor;
+  const std::optional<double> flops = c.report.flops;
+  const double all = flops.value_or(0) * c.report.loops.factor;
   const char* const at_least = c.report.loops.at_least ? ">=" : "";
-  table.add({"FLOPs", fmt::format("{}{:.4e}", at_least, all), fmt::format("{:.4e}", c.flops),
-             at_least + ratio_text(all, c.flops)});
+  table.add({"FLOPs", flops ? fmt::format("{}{:.4e}", at_least, all) : "not said", fmt::format("{:.4e}", c.flops),
+             flops ? at_least + ratio_text(all, c.flops) : "-"});
   const bool has_loops = c.report.loops.factor != 1;
-  if (has_loops) table.add({"  loops taken once", fmt::format("{:.4e}", flops), "", ""});
+  if (has_loops && flops) table.add({"  loops taken once", fmt::format("{:.4e}", *flops), "", ""});
   if (c.report.bytes_accessed)
     table.add({has_loops ? "bytes accessed, loops taken once" : "bytes accessed",
                fmt::format("{:.4e}", *c.report.bytes_accessed), "", ""});
   print_out("\n{}", table.to_text());
   if (c.report.loops.at_least)
-    print_out(
-        ">=: products in a loop whose length only a chip knows count once, so XLA's FLOPs and the time are less than "
-        "what runs\n");
+    print_out(">=: products in a loop {} count once, so XLA's FLOPs and the time are less than what runs\n",
+              c.report.unread.empty() ? "whose length only a chip knows" : "of a program that was not read");
   if (const std::optional<Roofline> roofline = roofline_of(c))
     print_out("at least {:.2f} ms: {:.2f} ms of compute, {:.2f} ms of memory at the chip's own rates\n",
               roofline->seconds() * 1e3, roofline->compute_seconds * 1e3, roofline->memory_seconds * 1e3);
@@ -157,7 +161,7 @@ Json instruction_json(const runtime::pjrt::XlaCollective& each) {
 void print_xla_report(const XlaCompilation& c) {
   print_place(c);
   if (c.failure) return print_failure(c);
-  if (c.report.memory) print_memory(c);
+  print_memory(c);
   print_cost(c);
 }
 
@@ -214,6 +218,7 @@ Json xla_json(const XlaCompilation& c) {
   json["roofline_memory_seconds"] = roofline ? Json(roofline->memory_seconds) : Json();
   json["collectives"] = std::move(collectives);
   json["instructions"] = std::move(instructions);
+  json["odd_memory"] = c.report.odd_memory;
   json["unread"] = c.report.unread;
   json["failure"] = failure_json(c);
   return json;

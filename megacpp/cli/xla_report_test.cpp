@@ -106,7 +106,9 @@ TEST(XlaReportTest, WhatDiffersFromOursIsMarked) {
   EXPECT_NE(text.find(">=4"), std::string::npos) << text;
   XlaCompilation unread = on_v6e();
   unread.report.unread = "HloModuleProto: it ends within field 3";
+  unread.report.loops.at_least = true;
   EXPECT_NE(text_of(unread).find("not read: HloModuleProto"), std::string::npos);
+  EXPECT_NE(text_of(unread).find("of a program that was not read count once"), std::string::npos) << text_of(unread);
   XlaCompilation none = on_v6e();
   none.collectives.clear();
   EXPECT_NE(text_of(none).find("none"), std::string::npos);
@@ -122,6 +124,8 @@ TEST(XlaReportTest, APluginMayLeaveThingsOut) {
   const std::string text = text_of(bare);
   EXPECT_EQ(text.find("at least"), std::string::npos) << text;
   EXPECT_EQ(text.find("fits"), std::string::npos) << text;
+  EXPECT_NE(text.find("memory of a chip: not known: the plugin does not say"), std::string::npos) << text;
+  EXPECT_NE(text.find("not said"), std::string::npos) << text;
   EXPECT_TRUE(xla_json(bare)["fits"].is_null());
   EXPECT_TRUE(xla_json(bare)["roofline_seconds"].is_null());
 }

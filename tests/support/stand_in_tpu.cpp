@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A PJRT plugin that stands in for the TPU's where there is none: it makes topologies of v6e and "compiles" for them,
 // with fixed answers. The environment variable STAND_IN_TPU says how it behaves when it compiles: "full", "abort",
-// "hang", "odd"; otherwise well. STAND_IN_TPU_BUILD is what it says of its build. Like the real one it cannot be set up
+// "hang", "odd"; or what is not as it was in its answers: "other-program", "damaged-program", "other-counts" or one of
+// kAccounts; otherwise well. STAND_IN_TPU_BUILD is what it says of its build. Like the real one it cannot be set up
 // without TPU_SKIP_MDS_QUERY.
 #include <pjrt_c_api.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -150,7 +152,7 @@ PJRT_Error* device_text(PJRT_DeviceDescription_ToString_Args* args) {
 
 PJRT_Error* device_attributes(PJRT_DeviceDescription_Attributes_Args* args) {
   static PJRT_NamedValue limit = named("device_memory_bytes_limit", PJRT_NamedValue_kInt64);
-  limit.int64_value = 33'546'039'296;
+  limit.int64_value = variable("STAND_IN_TPU") == "other-counts" ? -1 : 33'546'039'296;
   args->attributes = &limit;
   args->num_attributes = 1;
   return nullptr;
@@ -196,6 +198,7 @@ PJRT_Error* compile(PJRT_Compile_Args* args) {
                 "HBM (31.24G). HLO module: step.");
   if (behaviour == "odd") return fail(PJRT_Error_Code_INTERNAL, "Mosaic failed to compile");
   args->executable = new PJRT_Executable{one_all_gather(args->topology->devices.size())};
+  if (behaviour == "damaged-program") args->executable->optimized.pop_back();
   return nullptr;
 }
 
@@ -204,18 +207,37 @@ PJRT_Error* executable_destroy(PJRT_Executable_Destroy_Args* args) {
   return nullptr;
 }
 
+/// What it says of memory, in bytes: the first unless STAND_IN_TPU names another, none of which a program can have.
+struct Account {
+  const char* name;
+  int64_t code, argument, temp, peak;
+};
+constexpr Account kAccounts[] = {
+    {"", 495'963'648, 1'661'772'288, 4'430'803'008, 5'722'190'592},
+    {"no-bytes", 0, 0, 0, 0},
+    {"negative-bytes", 495'963'648, 1'661'772'288, -4'430'803'008, 5'722'190'592},
+    {"peak-above-all", 495'963'648, 1'661'772'288, 4'430'803'008, 61'000'000'000},
+    {"bytes-of-no-chip", 495'963'648, 1'661'772'288, INT64_MAX, 5'722'190'592},
+};
+
+const Account& account() {
+  for (const Account& each : kAccounts)
+    if (each.name == variable("STAND_IN_TPU")) return each;
+  return kAccounts[0];
+}
+
 PJRT_Error* executable_memory(PJRT_Executable_GetCompiledMemoryStats_Args* args) {
-  args->generated_code_size_in_bytes = 495'963'648;
-  args->argument_size_in_bytes = 1'661'772'288;
-  args->temp_size_in_bytes = 4'430'803'008;
-  args->peak_memory_in_bytes = 5'722'190'592;
+  args->generated_code_size_in_bytes = account().code;
+  args->argument_size_in_bytes = account().argument;
+  args->temp_size_in_bytes = account().temp;
+  args->peak_memory_in_bytes = account().peak;
   return nullptr;
 }
 
 PJRT_Error* executable_cost(PJRT_Executable_GetCostAnalysis_Args* args) {
   static PJRT_NamedValue cost[] = {named("flops", PJRT_NamedValue_kFloat),
                                    named("bytes accessed", PJRT_NamedValue_kFloat)};
-  cost[0].float_value = 12.92e12F;
+  cost[0].float_value = variable("STAND_IN_TPU") == "other-counts" ? -1 : 12.92e12F;
   cost[1].float_value = 1.5e11F;
   args->properties = cost;
   args->num_properties = 2;
@@ -224,7 +246,7 @@ PJRT_Error* executable_cost(PJRT_Executable_GetCostAnalysis_Args* args) {
 
 PJRT_Error* executable_program(PJRT_Executable_OptimizedProgram_Args* args) {
   const std::string& code = args->executable->optimized;
-  args->program->format = "hlo_with_config";
+  args->program->format = variable("STAND_IN_TPU") == "other-program" ? "hlo_of_tomorrow" : "hlo_with_config";
   args->program->format_size = std::strlen(args->program->format);
   if (args->program->code != nullptr) std::memcpy(args->program->code, code.data(), code.size());
   args->program->code_size = code.size();

@@ -2,6 +2,7 @@
 #include "megacpp/runtime/pjrt/compile_report.h"
 
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -22,20 +23,35 @@ void describe_devices(const std::vector<DeviceDescription>& devices, CompileRepo
   report.devices = static_cast<int64_t>(devices.size());
   if (devices.empty()) return;
   report.device_kind = devices[0].kind;
-  report.memory_limit = devices[0].memory_limit();
+  const std::optional<int64_t> limit = devices[0].memory_limit();
+  if (limit && *limit > 0) report.memory_limit = limit;
+}
+
+void read_memory(const CompiledProgram& program, CompileReport& report) {
+  report.memory = program.memory();
+  if (report.memory) report.odd_memory = contradiction_in(*report.memory);
+  if (!report.odd_memory.empty()) report.memory.reset();
+}
+
+/// XLA gives negative numbers for what it cannot count.
+std::optional<double> counted(const std::map<std::string, double>& cost, const std::string& name) {
+  const auto at = cost.find(name);
+  const bool is_count = at != cost.end() && std::isfinite(at->second) && at->second >= 0;
+  return is_count ? std::optional(at->second) : std::nullopt;
 }
 
 void read_back(const CompiledProgram& program, const ir::Mesh& mesh, CompileReport& report) {
-  report.memory = program.memory();
+  read_memory(program, report);
   const std::map<std::string, double> cost = program.cost();
-  if (const auto at = cost.find("flops"); at != cost.end()) report.flops = at->second;
-  if (const auto at = cost.find("bytes accessed"); at != cost.end()) report.bytes_accessed = at->second;
+  report.flops = counted(cost, "flops");
+  report.bytes_accessed = counted(cost, "bytes accessed");
   try {
     const HloProgram optimized = read_hlo_program(program.optimized());
     report.collectives = collectives_of(optimized, mesh);
     report.loops = loop_factor(optimized);
   } catch (const base::Error& error) {
     report.unread = error.problem().where + ": " + error.problem().got;  // the rest of the report stands
+    report.loops.at_least = true;
   }
 }
 
@@ -104,6 +120,11 @@ constexpr std::array<MemoryField, 11> kMemoryFields = {{{"argument", &CompiledMe
                                                         {"host_temp", &CompiledMemory::host_temp},
                                                         {"host_code", &CompiledMemory::host_code}}};
 
+// Far above any chip, so that sums of all parts stay numbers.
+constexpr int64_t kLargestAccount = 1'000'000'000'000'000;
+// Constants count in the peak and in no part of what is needed; those of a training step are small.
+constexpr int64_t kMostConstants = int64_t{16} << 20;
+
 Json json_of(const CompiledMemory& memory) {
   Json fields = Json::object();
   for (const auto& [name, field] : kMemoryFields) fields[std::string(name)] = memory.*field;
@@ -159,6 +180,19 @@ Json json_of(const std::optional<T>& value) {
 
 }  // namespace
 
+std::string contradiction_in(const CompiledMemory& memory) {
+  for (const auto& [name, field] : kMemoryFields)
+    if (const int64_t bytes = memory.*field; bytes < 0 || bytes > kLargestAccount)
+      return std::string(name) + " of " + std::to_string(bytes) + " bytes";
+  const int64_t needed = memory.needed();
+  if (memory.alias > memory.output)
+    return "alias of " + std::to_string(memory.alias) + " bytes in an output of " + std::to_string(memory.output);
+  if (needed <= memory.code) return "no bytes beside the code";
+  if (memory.peak > needed + kMostConstants)
+    return "a peak of " + std::to_string(memory.peak) + " bytes where " + std::to_string(needed) + " are needed in all";
+  return {};
+}
+
 CompileReport compile_to_report(const CompileRequest& request) {
   const Plugin& plugin = Plugin::load(request.plugin);
   CompileReport report;
@@ -192,6 +226,7 @@ base::Json to_json(const CompileReport& report) {
           {"loop_factor", report.loops.factor},
           {"loop_factor_at_least", report.loops.at_least},
           {"collectives", std::move(collectives)},
+          {"odd_memory", report.odd_memory},
           {"unread", report.unread},
           {"out_of_memory", report.out_of_memory},
           {"compile_seconds", report.compile_seconds}};
@@ -213,6 +248,7 @@ CompileReport report_from_json(const base::Json& json) {
   report.loops.factor = get(json, "loop_factor", base::as_number);
   report.loops.at_least = get(json, "loop_factor_at_least", base::as_flag);
   for (const Json& each : member_at(json, "collectives")) report.collectives.push_back(collective_of(each));
+  report.odd_memory = text_at(json, "odd_memory");
   report.unread = text_at(json, "unread");
   report.out_of_memory = text_at(json, "out_of_memory");
   report.compile_seconds = get(json, "compile_seconds", base::as_number);

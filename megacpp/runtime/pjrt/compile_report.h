@@ -40,14 +40,19 @@ struct CompileReport {
   std::optional<CompiledMemory> memory;
   std::optional<double> flops;  // XLA's cost: the body of a loop counts once
   std::optional<double> bytes_accessed;
-  LoopFactor loops;  // how much more is multiplied with loops as often as they run
+  LoopFactor loops;  // how much more is multiplied with loops as often as they run; at least so much where unread
   std::vector<XlaCollective> collectives;
+  std::string odd_memory;     // what in the plugin's account of memory cannot be, so that there is no `memory`
   std::string unread;         // why the optimized program could not be read; empty: it was
   std::string out_of_memory;  // what the plugin said where the program does not fit; then nothing below `memory_limit`
   double compile_seconds = 0;
 
   std::optional<int64_t> needed_bytes() const { return memory ? std::optional(memory->needed()) : std::nullopt; }
 };
+
+/// What in an account of memory no program can have: negative bytes, more than any chip holds, a peak above all that is
+/// needed. Empty for one that can be.
+std::string contradiction_in(const CompiledMemory& memory);
 
 /// E1504 when the plugin has fewer devices than the mesh, or the topology another number. A program that does not fit
 /// is no error here.

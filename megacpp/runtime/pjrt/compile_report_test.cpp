@@ -83,6 +83,7 @@ TEST(CompileReportTextTest, AReportSurvivesItsWayAsText) {
   report.bytes_accessed = 3;
   report.loops = {.factor = 2.5, .at_least = true};
   report.collectives = {{"all_gather", "data", 16, 100, 24, true, "all-gather.1", "block0.A\n"}};
+  report.odd_memory = "temp of -5 bytes";
   report.unread = "why";
   report.out_of_memory = "used 2";
   report.compile_seconds = 41.25;
@@ -92,6 +93,7 @@ TEST(CompileReportTextTest, AReportSurvivesItsWayAsText) {
   const CompileReport copy = copy_of(report);
   EXPECT_EQ(base::to_text(to_json(copy)), base::to_text(to_json(report)));
   EXPECT_EQ(copy.memory->temp, 5);
+  EXPECT_EQ(copy.odd_memory, report.odd_memory);
   EXPECT_EQ(copy.flops, report.flops);
   EXPECT_EQ(copy.loops.factor, 2.5);
   EXPECT_TRUE(copy.loops.at_least);
@@ -101,6 +103,33 @@ TEST(CompileReportTextTest, AReportSurvivesItsWayAsText) {
   EXPECT_FALSE(empty.memory.has_value());
   EXPECT_FALSE(empty.flops.has_value());
   EXPECT_FALSE(empty.needed_bytes().has_value());
+}
+
+TEST(CompileReportTextTest, WhatNoProgramCanHaveOfMemoryIsNamed) {
+  const CompiledMemory sound{
+      .code = 100, .argument = 1'000, .output = 900, .alias = 800, .temp = 2'000, .peak = 2'500, .host_temp = 7};
+  EXPECT_EQ(contradiction_in(sound), "");
+  struct Row {
+    int64_t CompiledMemory::*field;
+    int64_t bytes;
+    const char* said;
+  };
+  const int64_t constants = 16 << 20;
+  for (const Row& row : {Row{&CompiledMemory::temp, -5, "temp of -5 bytes"},
+                         Row{&CompiledMemory::host_temp, -1, "host_temp of -1 bytes"},
+                         Row{&CompiledMemory::argument, INT64_MAX, "argument of 9223372036854775807 bytes"},
+                         Row{&CompiledMemory::alias, 901, "alias of 901 bytes in an output of 900"},
+                         Row{&CompiledMemory::peak, 3'201 + constants, "where 3200 are needed in all"}}) {
+    CompiledMemory odd = sound;
+    odd.*row.field = row.bytes;
+    EXPECT_NE(contradiction_in(odd).find(row.said), std::string::npos) << row.said << ": " << contradiction_in(odd);
+  }
+  EXPECT_EQ(contradiction_in({.code = 100}), "no bytes beside the code");
+  CompiledMemory other = sound;
+  other.peak = 0;
+  EXPECT_EQ(contradiction_in(other), "") << "some plugins do not say";
+  other.peak = 3'200 + constants;
+  EXPECT_EQ(contradiction_in(other), "") << "constants are in the peak alone";
 }
 
 // Where the peak leaves temporaries out, as the CPU plugin's does, the parts are added up.

@@ -130,6 +130,67 @@ TEST_F(AheadOfTimeTest, WhatTheCompilerSaysCorrectsOtherPlansOfItsLane) {
   EXPECT_EQ(samples().size(), 1u);
 }
 
+/// Accounts of memory of the stand-in that no program can have, and what is said of them.
+struct OddAccount {
+  const char* behaviour;
+  const char* said;
+};
+constexpr OddAccount kOddAccounts[] = {{"no-bytes", "no bytes beside the code"},
+                                       {"negative-bytes", "temp of -4430803008 bytes"},
+                                       {"peak-above-all", "a peak of 61000000000 bytes where 6588538944 are needed"},
+                                       {"bytes-of-no-chip", "temp of 9223372036854775807 bytes"}};
+
+TEST_F(AheadOfTimeTest, BytesThatCannotBeAreNamedAndNotTaken) {
+  const testing_support::TemporaryFolder folder;
+  const Variable catalog("MEGACPP_CATALOG", (folder / "catalog.sqlite").string());
+  for (const OddAccount& odd : kOddAccounts) {
+    const Variable behaviour("STAND_IN_TPU", odd.behaviour);
+    const CommandResult text = run("compile", "v6e:2x2", four_chips_);
+    EXPECT_EQ(text.status, 0) << odd.behaviour << text.err;
+    EXPECT_NE(text.out.find(std::string("memory of a chip: not known: the plugin says ") + odd.said), std::string::npos)
+        << text.out;
+    EXPECT_EQ(text.out.find("it fits"), std::string::npos) << text.out;
+    EXPECT_NE(text.out.find("Collectives of a step"), std::string::npos) << "the rest stands\n" << text.out;
+    EXPECT_EQ(text.err.find("catalog    told"), std::string::npos) << text.err;
+    std::vector<std::string> words = four_chips_;
+    words.emplace_back("--json");
+    const Json xla = Json::parse(run("compile", "v6e:2x2", words).out)["xla"];
+    EXPECT_NE(xla["odd_memory"].get<std::string>().find(odd.said), std::string::npos) << xla["odd_memory"];
+    for (const char* unknown : {"memory", "needed_bytes", "fits"}) EXPECT_TRUE(xla[unknown].is_null()) << unknown;
+    EXPECT_TRUE(xla["failure"].is_null());
+  }
+  const std::string lane = "xla v6e placement=megacpp";
+  EXPECT_TRUE(catalog::Catalog::open(folder / "catalog.sqlite").samples(lane, catalog::kPeakBytes).empty());
+}
+
+TEST_F(AheadOfTimeTest, CountsThatCannotBeAreNotSaid) {
+  const Variable behaviour("STAND_IN_TPU", "other-counts");
+  const Json xla = Json::parse(run("compile", "v6e:1x1", {"--json"}).out)["xla"];
+  for (const char* unknown : {"flops", "roofline_seconds", "memory_limit_bytes", "memory_share", "fits"})
+    EXPECT_TRUE(xla[unknown].is_null()) << unknown << xla[unknown];
+  EXPECT_EQ(xla["needed_bytes"], 6'588'538'944);
+  EXPECT_NE(run("compile", "v6e:1x1", {}).out.find("not said"), std::string::npos);
+}
+
+// Loops are in the program alone: without it FLOPs are at least what the compiler counts, and no collective is XLA's.
+TEST_F(AheadOfTimeTest, AProgramThatNobodyReadsLeavesTheRestOfTheReport) {
+  for (const char* changed : {"other-program", "damaged-program"}) {
+    const Variable behaviour("STAND_IN_TPU", changed);
+    const CommandResult text = run("compile", "v6e:2x2", four_chips_);
+    EXPECT_EQ(text.status, 0) << changed << text.err;
+    for (const char* said : {"XLA's collectives: not read: the compiled program", ">=1.2920e+13",
+                             "of a program that was not read count once", "it fits"})
+      EXPECT_NE(text.out.find(said), std::string::npos) << said << "\n" << text.out;
+    std::vector<std::string> words = four_chips_;
+    words.emplace_back("--json");
+    const Json xla = Json::parse(run("compile", "v6e:2x2", words).out)["xla"];
+    EXPECT_NE(xla["unread"], "");
+    EXPECT_TRUE(xla["collectives"].empty()) << xla["collectives"];
+    EXPECT_EQ(xla["loop_factor_at_least"], true);
+    EXPECT_EQ(xla["needed_bytes"], 6'588'538'944);
+  }
+}
+
 /// A search whose best layouts the compiler of the slice is asked about, with a catalog of its own.
 class ConfirmTest : public AheadOfTimeTest {
  protected:
@@ -217,6 +278,33 @@ TEST_F(ConfirmTest, ACompilerThatFailsIsARowLikeAnyOther) {
   }
   const std::string lane = "xla v6e placement=megacpp";
   EXPECT_TRUE(catalog::Catalog::open(folder_ / "catalog.sqlite").samples(lane, catalog::kPeakBytes).empty());
+}
+
+TEST_F(ConfirmTest, BytesThatCannotBeLeaveTheLayoutAsItWasPlanned) {
+  const Json before = Json::parse(fit({"--json"}).out)["candidates"];
+  for (const OddAccount& odd : kOddAccounts) {
+    const Variable behaviour("STAND_IN_TPU", odd.behaviour);
+    const CommandResult text = fit({"--confirm", "1"});
+    EXPECT_EQ(text.status, 0) << odd.behaviour << text.err;
+    EXPECT_NE(text.out.find(std::string("failed: E3201: memory of the compiled program: ") + odd.said),
+              std::string::npos)
+        << text.out;
+    const Json answer = Json::parse(fit({"--confirm", "1", "--json"}).out);
+    EXPECT_TRUE(answer["confirmed"][0]["reserved_bytes"].is_null());
+    ASSERT_EQ(answer["candidates"].size(), before.size());
+    for (size_t i = 0; i < before.size(); ++i)
+      for (const char* key : {"set", "needed_bytes", "verdict", "measured"})
+        EXPECT_EQ(answer["candidates"][i][key], before[i][key]) << odd.behaviour << i << key;
+  }
+  const std::string lane = "xla v6e placement=megacpp";
+  EXPECT_TRUE(catalog::Catalog::open(folder_ / "catalog.sqlite").samples(lane, catalog::kPeakBytes).empty());
+}
+
+TEST_F(ConfirmTest, AProgramThatNobodyReadsIsNoMatterOfItsBytes) {
+  const Variable behaviour("STAND_IN_TPU", "other-program");
+  const Json answer = Json::parse(fit({"--confirm", "1", "--json"}).out);
+  EXPECT_EQ(answer["confirmed"][0]["error"], "");
+  EXPECT_EQ(answer["confirmed"][0]["reserved_bytes"], 6'588'538'944);
 }
 
 TEST_F(AheadOfTimeTest, APluginThatAbortsHangsOrFailsIsReported) {
