@@ -10,6 +10,7 @@
 
 #include "megacpp/compile/compile.h"
 #include "megacpp/plan/plan.h"
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/runtime/backend.h"
 #include "tests/parity/half_precision.h"
 #include "tests/parity/layout_rows.h"
@@ -78,6 +79,16 @@ INSTANTIATE_TEST_SUITE_P(Models, XlaGoldenParityTest, testing::ValuesIn(golden_r
 
 class XlaLayoutParityTest : public CpuPluginTest, public testing::WithParamInterface<LayoutRow> {};
 
+constexpr std::string_view kUnrolled = "xla.loops=off ";
+
+/// The same rows, every block by itself and with state of its own.
+std::vector<LayoutRow> unrolled(std::vector<LayoutRow> rows) {
+  for (LayoutRow& row : rows) row.blocks += kUnrolled;
+  return rows;
+}
+
+bool is_unrolled(const LayoutRow& row) { return row.blocks.ends_with(kUnrolled); }
+
 void expect_trains_as_one_chip(const LayoutRow& row, Placement placement, const Tolerances& tolerances) {
   for (const int64_t seed : {1, 2, 3}) {
     const Comparison comparison = compare_with_one_chip(recipe_of(row, seed), xla_backend(placement), tolerances);
@@ -91,10 +102,12 @@ void expect_trains_as_one_chip(const LayoutRow& row, Placement placement, const 
 }
 
 TEST_P(XlaLayoutParityTest, TrainsAsOneChipOfTheCpuBackend) {
+  const recipe::Recipe recipe = recipe_of(GetParam(), 1);
+  ASSERT_TRUE(!is_unrolled(GetParam()) || recipe::has_repeated_blocks(recipe.model)) << "else it is unrolled as it is";
   for (const Placement placement : kPlacements) {
     SCOPED_TRACE(name_of(placement));
     expect_trains_as_one_chip(GetParam(), placement, {});
-    if (plan::make_plan(recipe_of(GetParam(), 1)).parallel.mesh.chips() == 1) break;
+    if (plan::make_plan(recipe).parallel.mesh.chips() == 1) break;
   }
 }
 
@@ -127,13 +140,6 @@ const std::vector<std::string> kHybridLayouts = {
     "model.recurrent.document_mask=true",
 };
 
-// The same blocks unrolled, each with state of its own.
-const std::vector<std::string> kUnrolledLayouts = {
-    "xla.loops=off data_parallel=2 tensor_parallel=2 zero=3 train.recompute.E=full",
-    "xla.loops=off data_parallel=2 zero=1 optimizer.name=muon optimizer.eps=1e-6",
-};
-constexpr std::string_view kTwoOfEachLetter = "model.pattern=ADE model.depth=6 xla.loops=off ";
-
 // Three times the pattern: the passes are loops over stacked state. What Muon and adapters stack are matrices, of
 // whichever family: those rows are without the scans, which XLA takes long to compile.
 constexpr std::string_view kEachFamilyInLoops = "model.pattern=AEMR model.depth=12 ";
@@ -163,22 +169,23 @@ INSTANTIATE_TEST_SUITE_P(
     testing::ValuesIn(rows_of("jamba-tiny", kOwnLetters,
                               {"expert_parallel=2 tensor_parallel=2 model.pattern=ADGE model.depth=4"})),
     row_name);
-INSTANTIATE_TEST_SUITE_P(LetterLoops, XlaLayoutParityTest,
-                         testing::ValuesIn(rows_of("jamba-tiny", kLettersInLoops, {"data_parallel=2 zero=3"})),
-                         row_name);
-INSTANTIATE_TEST_SUITE_P(LettersUnrolled, XlaLayoutParityTest,
-                         testing::ValuesIn(rows_of("jamba-tiny", kTwoOfEachLetter, {"data_parallel=2 zero=3"})),
-                         row_name);
-INSTANTIATE_TEST_SUITE_P(Nam52Unrolled, XlaLayoutParityTest,
-                         testing::ValuesIn(narrow_rows_of("nam52-tiny", kFewBlocks52, kUnrolledLayouts)), row_name);
-INSTANTIATE_TEST_SUITE_P(Nam52, XlaLayoutParityTest,
-                         testing::ValuesIn(narrow_rows_of("nam52-tiny", kFewBlocks52, kXlaDenseLayouts)), row_name);
+
+// Rows whose blocks repeat run twice, in loops and unrolled; those of the others are unrolled as they are.
+std::vector<LayoutRow> dense_rows() { return narrow_rows_of("nam52-tiny", kFewBlocks52, kXlaDenseLayouts); }
+std::vector<LayoutRow> loop_rows() { return narrow_rows_of("nam56r-tiny", kEachFamilyInLoops, kLoopLayouts); }
+std::vector<LayoutRow> matrix_rows() { return narrow_rows_of("nam56r-tiny", kMatricesInLoops, kMatrixLoopLayouts); }
+std::vector<LayoutRow> letter_rows() { return rows_of("jamba-tiny", kLettersInLoops, {"data_parallel=2 zero=3"}); }
+
+INSTANTIATE_TEST_SUITE_P(LetterLoops, XlaLayoutParityTest, testing::ValuesIn(letter_rows()), row_name);
+INSTANTIATE_TEST_SUITE_P(LettersUnrolled, XlaLayoutParityTest, testing::ValuesIn(unrolled(letter_rows())), row_name);
+INSTANTIATE_TEST_SUITE_P(Nam52, XlaLayoutParityTest, testing::ValuesIn(dense_rows()), row_name);
+INSTANTIATE_TEST_SUITE_P(Nam52Unrolled, XlaLayoutParityTest, testing::ValuesIn(unrolled(dense_rows())), row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56r, XlaLayoutParityTest,
                          testing::ValuesIn(narrow_rows_of("nam56r-tiny", kEachFamilyOnce, kHybridLayouts)), row_name);
-INSTANTIATE_TEST_SUITE_P(Nam56rLoops, XlaLayoutParityTest,
-                         testing::ValuesIn(narrow_rows_of("nam56r-tiny", kEachFamilyInLoops, kLoopLayouts)), row_name);
-INSTANTIATE_TEST_SUITE_P(Nam56rMatrixLoops, XlaLayoutParityTest,
-                         testing::ValuesIn(narrow_rows_of("nam56r-tiny", kMatricesInLoops, kMatrixLoopLayouts)),
+INSTANTIATE_TEST_SUITE_P(Nam56rLoops, XlaLayoutParityTest, testing::ValuesIn(loop_rows()), row_name);
+INSTANTIATE_TEST_SUITE_P(Nam56rUnrolled, XlaLayoutParityTest, testing::ValuesIn(unrolled(loop_rows())), row_name);
+INSTANTIATE_TEST_SUITE_P(Nam56rMatrixLoops, XlaLayoutParityTest, testing::ValuesIn(matrix_rows()), row_name);
+INSTANTIATE_TEST_SUITE_P(Nam56rMatricesUnrolled, XlaLayoutParityTest, testing::ValuesIn(unrolled(matrix_rows())),
                          row_name);
 INSTANTIATE_TEST_SUITE_P(Nam56rExperts, XlaLayoutParityTest,
                          testing::ValuesIn(narrow_rows_of("nam56r-tiny", kTwoExpertBlocks, kXlaExpertLayouts)),
