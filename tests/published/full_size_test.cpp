@@ -54,6 +54,29 @@ TEST(FullSizeTest, SevenBillionOn64TpusAreNoSlowerThanFsdpAsItIsPublished) {
   for (const fit::Found& one : search.found) EXPECT_EQ(one.recipe.layout.pipeline_parallel, 1) << one.layout;
 }
 
+// What is promised is what steps reach, not the roofline: one H200 was measured at 58 % with a dense model, whose
+// products are smaller. FSDP as people run it is a choice of the search, so nothing slower may come first.
+TEST(FullSizeTest, SevenBillionOn64GpusAreNoSlowerThanPlainFsdpAndPromiseWhatStepsReach) {
+  const recipe::Recipe recipe = seven_billion();
+  const fit::Assumptions assumptions = planned_hardware("h100:64", recipe);
+  const fit::Found plain = fit::compile_candidate(recipe,
+                                                  {{"layout.data_parallel", "64"},
+                                                   {"layout.zero", "3"},
+                                                   {"train.batch", "128"},
+                                                   {"train.micro_steps", "8"},
+                                                   {"train.recompute", "selective"}},
+                                                  assumptions);
+  ASSERT_TRUE(plain.fit.fits());
+  EXPECT_LT(plain.time.mfu, 0.6);
+  const fit::LayoutSearch search = fit::search_layouts(recipe, assumptions, {.threads = runtime::available_threads()});
+  ASSERT_TRUE(search.fits());
+  const fit::Found& first = search.found.front();
+  EXPECT_TRUE(is_fsdp_over_64(first)) << first.layout;
+  EXPECT_LE(first.time.seconds(), plain.time.seconds());
+  EXPECT_FALSE(first.time.is_limit);
+  EXPECT_LT(first.time.mfu, 0.65) << first.layout;
+}
+
 TEST(FullSizeTest, PlainFsdpOver64GpusIsAmongWhatIsCompiled) {
   const recipe::Recipe recipe = seven_billion();
   const fit::LayoutSearch search =
