@@ -119,6 +119,7 @@ class Walk {
     if (bytes == 0 || link.bytes_per_second == 0) return 0;
     const double seconds = wires_.at(axes).seconds(ops::transfer_of(node)->route, static_cast<double>(bytes));
     link.bytes += runs_ * bytes;
+    link.calls += runs_;
     link.seconds += times(seconds);
     return seconds;
   }

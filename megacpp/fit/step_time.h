@@ -28,6 +28,7 @@ struct LinkTime {
   std::string axes;         // "data+expert"
   std::string link;         // "ici"
   int64_t bytes = 0;        // a chip sends
+  int64_t calls = 0;        // in which it sends them, each with its latency: a bucket of tensors is one
   double seconds = 0;       // on the wire
   double exposed = 0;       // while nothing is computed
   double bytes_per_second;  // of a ring along these axes

@@ -5,11 +5,13 @@
 
 #include <functional>
 
+#include "megacpp/compile/collective_report.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/host_copy.h"
 #include "megacpp/recipe/parse.h"
+#include "tests/support/assumptions.h"
 
 namespace megacpp::fit {
 namespace {
@@ -216,6 +218,57 @@ TEST(StepTimeTest, WhatIsForOneOtherChipTakesOneTurn) {
   EXPECT_DOUBLE_EQ(seconds_on(4, "all_reduce", {{"kind", std::string("sum")}}), 3 + 3 * 0.5);
 }
 
+// Four tensors of 256 bytes are as many bytes in one message as in four.
+TEST(StepTimeTest, AMessageWaitsOnceHoweverManyTensorsAreInIt) {
+  const std::vector<std::string> names = {"a", "b", "c", "d"};
+  const StepTime bucket = on_two([&](ops::Builder& b) {
+    std::vector<ValueId> gradients;
+    for (const std::string& name : names) gradients.push_back(add_gradient(b, name));
+    b.node("all_reduce", gradients, sum_over_data());
+  });
+  const StepTime alone = on_two([&](ops::Builder& b) {
+    for (const std::string& name : names) b.one("all_reduce", {add_gradient(b, name)}, sum_over_data());
+  });
+  EXPECT_EQ(bucket.links.at(0).bytes, 4 * 256);
+  EXPECT_EQ(alone.links.at(0).bytes, 4 * 256);
+  EXPECT_EQ(bucket.links.at(0).calls, 1);
+  EXPECT_EQ(alone.links.at(0).calls, 4);
+  EXPECT_DOUBLE_EQ(bucket.links.at(0).seconds, 8 + 0.5);
+  EXPECT_DOUBLE_EQ(alone.links.at(0).seconds, 8 + 4 * 0.5);
+}
+
+// The same of a model, whose gradients go in buckets of so many bytes: what is paid are the buckets that were made.
+TEST(StepTimeTest, LatencyIsPaidForEveryBucketThatIsSent) {
+  struct Sent {
+    int64_t calls = 0, bytes = 0;
+    LinkTime link;
+  };
+  const Assumptions assumptions = testing_support::test_assumptions("h100:2");
+  const auto sent_in = [&](const std::string& buckets) {
+    const Estimate estimate =
+        make_estimate(testing_support::test_recipe({"layout.data_parallel=2", "layout.zero=1", buckets}), assumptions);
+    EXPECT_EQ(estimate.time.links.size(), 1u) << "all of it over data";
+    Sent sent{.link = estimate.time.links.at(0)};
+    for (const compile::CollectiveTotal& total : compile::collective_totals(estimate.compiled)) {
+      sent.calls += total.calls;
+      sent.bytes += total.bytes;
+    }
+    return sent;
+  };
+  const Sent one = sent_in("layout.bucket_bytes=0"), many = sent_in("layout.bucket_bytes=1");
+  EXPECT_LT(one.calls, many.calls) << "else nothing is shown";
+  EXPECT_EQ(one.bytes, many.bytes);
+  const hw::Link& nvlink = *assumptions.slice.chip.fastest_link();
+  for (const Sent& sent : {one, many}) {
+    EXPECT_EQ(sent.link.calls, sent.calls);
+    EXPECT_EQ(sent.link.bytes, sent.bytes);
+    EXPECT_NEAR(
+        sent.link.seconds,
+        static_cast<double>(sent.bytes) / nvlink.bytes_per_second + static_cast<double>(sent.calls) * nvlink.latency,
+        1e-9 * sent.link.seconds);
+  }
+}
+
 TEST(StepTimeTest, ACollectiveStartedEarlyRunsBesideTheWork) {
   const StepTime hidden = on_two([](ops::Builder& b) {
     const ValueId started = start_sum(b);
@@ -246,6 +299,7 @@ TEST(StepTimeTest, AProgramCountsAsOftenAsTheStepRunsIt) {
   EXPECT_DOUBLE_EQ(thrice.arithmetic, 24);
   EXPECT_DOUBLE_EQ(thrice.exposed, 7.5);
   EXPECT_EQ(thrice.links[0].bytes, 3 * 256);
+  EXPECT_EQ(thrice.links[0].calls, 3);
 }
 
 // Two stages, one micro-batch: 8 s forward, handed over, 8 s on the last stage, handed back, 8 s backward.
