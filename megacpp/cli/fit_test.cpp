@@ -167,6 +167,36 @@ TEST_F(FitCommandTest, WhatACompilersGapsMayOverflowIsMarkedClose) {
   EXPECT_NE(base::read_file(file).find("close: the limit is within what a compiler may reserve"), std::string::npos);
 }
 
+// Two nodes of 8 GPUs. The recipe's own layout is compiled whatever the tries, and its row says what plan says of it;
+// FSDP, which crosses too, is no matter of a fast domain.
+TEST_F(FitCommandTest, RowsWhoseExpertsLeaveTheirNodeSayWhatThatCostsAndWhatStaysInside) {
+  const std::vector<std::string> words = {"--hardware", "h100:16",
+                                          "--tries",    "4",
+                                          "--top",      "4",
+                                          "--set",      "model.feed_forward.experts=16",
+                                          "--set",      "model.feed_forward.top_k=2",
+                                          "--set",      "layout.expert_parallel=16",
+                                          "--set",      "train.batch=16"};
+  std::vector<std::string> as_json = words;
+  as_json.push_back("--json");
+  const Json candidates = Json::parse(fit(as_json).out)["candidates"];
+  const std::string text = fit(words).out;
+  size_t crossing = 0, inside = 0;
+  for (const Json& one : candidates) {
+    const bool spans_both = one["layout"].get<std::string>().find("expert 16") != std::string::npos;
+    ASSERT_EQ(one["crossings"].size(), spans_both ? 1u : 0u) << one;
+    (spans_both ? crossing : inside) += 1;
+    if (!spans_both) continue;
+    const Json& said = one["crossings"][0];
+    EXPECT_GT(said["seconds"], said["inside_seconds"]);
+    EXPECT_EQ(said["nearest"], (Json{"layout.expert_parallel=8", "layout.data_parallel=2"}));
+    EXPECT_NE(text.find("      " + said["warning"].get<std::string>() + "\n"), std::string::npos) << text;
+  }
+  EXPECT_GT(crossing, 0u);
+  EXPECT_GT(inside, 0u) << "else every row would say it";
+  EXPECT_EQ(count_of(text, "leaves the fast domain"), crossing);
+}
+
 TEST_F(FitCommandTest, PageStandsAlone) {
   const std::filesystem::path file = folder_ / "fit.html";
   ASSERT_EQ(fit({"--hardware", "host:2", "--set", "hardware.limit=8MiB", "--html", file.string()}).status, 0);

@@ -57,6 +57,32 @@ TEST_F(PlanCommandTest, TheLinkUnderEachAxisIsNamed) {
   EXPECT_NE(plan({"--hardware", "v6e:2x2"}).out.find("The link under each axis of the mesh"), std::string::npos);
 }
 
+// Two nodes of 8 GPUs: experts over all of them exchange over the network in every block.
+TEST_F(PlanCommandTest, ExpertsThatLeaveTheirNodeAreWarnedOfWithCostAndTheNearestLayoutInside) {
+  const std::vector<std::string> settings = {"train.batch=16", "model.feed_forward.experts=16",
+                                             "layout.expert_parallel=16"};
+  const Json json = plan_as_json({"--hardware", "h100:16"}, settings);
+  ASSERT_EQ(json["axes"].size(), 1u);
+  EXPECT_EQ(json["axes"][0]["where"], "across 2 nodes");
+  ASSERT_EQ(json["crossings"].size(), 1u);
+  const Json& crossing = json["crossings"][0];
+  EXPECT_EQ(crossing["key"], "layout.expert_parallel");
+  EXPECT_EQ(crossing["link"], "network");
+  EXPECT_EQ(crossing["inside_link"], "nvlink");
+  EXPECT_GT(crossing["inside_seconds"], 0.0);
+  EXPECT_GT(crossing["seconds"], crossing["inside_seconds"]);
+  EXPECT_EQ(crossing["nearest"], (Json{"layout.expert_parallel=8", "layout.data_parallel=2"}));
+  const std::string warning = "warning: " + crossing["warning"].get<std::string>() + ".\n";
+  const std::string text = plan({"--hardware", "h100:16"}, settings).out;
+  EXPECT_NE(text.find(warning), std::string::npos) << warning << text;
+  for (const char* part : {"expert is across 2 nodes over network; its collectives take", "of a step, over nvlink",
+                           "The nearest layout inside: layout.expert_parallel=8 layout.data_parallel=2"})
+    EXPECT_NE(warning.find(part), std::string::npos) << warning;
+  std::vector<std::string> inside = settings;
+  for (const Json& setting : crossing["nearest"]) inside.push_back(setting.get<std::string>());
+  EXPECT_EQ(plan_as_json({"--hardware", "h100:16"}, inside)["crossings"], Json::array()) << "it is inside";
+}
+
 TEST_F(PlanCommandTest, TheTextStartsWithTheVerdictAndNamesEveryPart) {
   const Result result = plan({"--hardware", "v6e:2x2"});
   EXPECT_EQ(result.status, 0) << result.err;

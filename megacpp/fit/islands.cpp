@@ -94,7 +94,9 @@ Crossing crossing_of(const AxisIsland& island, const hw::Slice& slice, const Ste
   for (const LinkTime& link : time.links) {
     if (!names_axis(link.axes, island.axis)) continue;
     crossing.seconds += link.seconds;
-    if (inside != nullptr) crossing.inside_seconds += static_cast<double>(link.bytes) / inside->bytes_per_second;
+    if (inside == nullptr) continue;
+    crossing.inside_seconds +=
+        static_cast<double>(link.bytes) / inside->bytes_per_second + static_cast<double>(link.calls) * inside->latency;
   }
   return crossing;
 }

@@ -38,7 +38,7 @@ struct Crossing {
   AxisIsland island;
   std::string key;            // "layout.tensor_parallel"
   double seconds = 0;         // of a step on the wire over groups of this axis
-  double inside_seconds = 0;  // the same bytes over the link inside
+  double inside_seconds = 0;  // the same bytes in as many calls over the link inside, each to its neighbour
   std::string inside_link;    // empty: the hardware's file names none
   /// What to set so that it stays inside, on as many chips; nothing: no legal layout does by its degree and
   /// data_parallel alone.

@@ -63,6 +63,7 @@ TEST(IslandsTest, WhatLeavesTheFastDomainIsPricedWithTheNearestLayoutInside) {
   time.links.push_back({.axes = "expert",
                         .link = "network",
                         .bytes = 450'000'000,
+                        .calls = 100,
                         .seconds = 9e-3,
                         .exposed = 0,
                         .bytes_per_second = 50e9});
@@ -72,12 +73,12 @@ TEST(IslandsTest, WhatLeavesTheFastDomainIsPricedWithTheNearestLayoutInside) {
   ASSERT_EQ(crossings.size(), 1u);
   EXPECT_EQ(crossings[0].key, "layout.expert_parallel");
   EXPECT_DOUBLE_EQ(crossings[0].seconds, 9e-3);
-  EXPECT_DOUBLE_EQ(crossings[0].inside_seconds, 1e-3) << "450 MB at 450 GB/s";
+  EXPECT_DOUBLE_EQ(crossings[0].inside_seconds, 1e-3 + 100 * 3.4e-6) << "450 MB at 450 GB/s, and every call waits";
   ASSERT_TRUE(crossings[0].nearest.has_value());
   EXPECT_EQ(plan::overrides_of(*crossings[0].nearest),
             (std::vector<std::string>{"layout.expert_parallel=1", "layout.data_parallel=2"}));
   const std::string text = to_text(crossings[0]);
-  for (const char* part : {"expert is across 2 nodes over network", "9.00 ms", "over nvlink 1.00 ms",
+  for (const char* part : {"expert is across 2 nodes over network", "9.00 ms", "over nvlink 1.34 ms",
                            "layout.expert_parallel=1 layout.data_parallel=2"})
     EXPECT_NE(text.find(part), std::string::npos) << text;
 }
