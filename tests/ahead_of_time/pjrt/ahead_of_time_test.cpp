@@ -20,14 +20,15 @@ using testing_support::CommandResult;
 using testing_support::run_command;
 using testing_support::Variable;
 
+const std::vector<std::string> kTiny = {"train.sequence=16", "train.batch=16", "model.pattern=E", "model.depth=1",
+                                        "model.vocab=256"};
+
 class AheadOfTimeTest : public testing::Test {
  protected:
   CommandResult run(const std::string& command, const std::string& target, const std::vector<std::string>& more) {
     std::vector<std::string> words = {"--backend", "xla", "--target", target};
     words.insert(words.end(), more.begin(), more.end());
-    return run_command(testing_support::on_recipe(
-        command, "nam52-tiny.yaml",
-        {"train.sequence=16", "train.batch=16", "model.pattern=E", "model.depth=1", "model.vocab=256"}, words));
+    return run_command(testing_support::on_recipe(command, "nam52-tiny.yaml", kTiny, words));
   }
 
   const std::vector<std::string> four_chips_ = {"--set", "layout.data_parallel=2", "--set", "layout.tensor_parallel=2"};
@@ -191,15 +192,44 @@ TEST_F(AheadOfTimeTest, AProgramThatNobodyReadsLeavesTheRestOfTheReport) {
   }
 }
 
+// The stand-in says that thousands of times as many bytes are alive as planned: a plan of another layout takes its
+// word, that of the layout itself is judged by others alone. Code was not measured and stays what it was.
+TEST_F(AheadOfTimeTest, WhatTheCompilerSaysMovesThePlanOfAnotherLayout) {
+  const testing_support::TemporaryFolder folder;
+  const Variable catalog("MEGACPP_CATALOG", (folder / "catalog.sqlite").string());
+  const auto plan = [](std::vector<std::string> layout) {
+    layout.insert(layout.end(), {"--hardware", "v6e:2x2", "--set", "backend=xla", "--json"});
+    return Json::parse(run_command(testing_support::on_recipe("plan", "nam52-tiny.yaml", kTiny, layout)).out);
+  };
+  const std::vector<std::string> another = {"--set", "layout.data_parallel=4"};
+  const Json before = plan(another)["groups"][0];
+  EXPECT_EQ(before["corrected_bytes"], before["planned_bytes"]);
+  ASSERT_EQ(run("compile", "v6e:2x2", four_chips_).status, 0);
+  const catalog::Sample told =
+      catalog::Catalog::open(folder / "catalog.sqlite").samples("xla v6e placement=megacpp", catalog::kPeakBytes).at(0);
+  const double factor = told.measured / catalog::total(told.parts);
+  ASSERT_GT(factor, 1000);
+
+  const Json moved = plan(another);
+  EXPECT_EQ(moved["correction"]["samples"], 1);
+  EXPECT_EQ(moved["verdict"], "fits") << moved["groups"];
+  const Json& after = moved["groups"][0];
+  EXPECT_EQ(after["planned_bytes"], before["planned_bytes"]);
+  EXPECT_NEAR(after["corrected_bytes"].get<double>(), factor * before["planned_bytes"].get<double>(), 1e-3 * factor);
+  EXPECT_EQ(after["code_bytes"], before["code_bytes"]);
+  for (const Json& group : {before, after})
+    EXPECT_NEAR(group["needed_bytes"].get<double>(),
+                group["corrected_bytes"].get<double>() + group["code_bytes"].get<double>(), 1);
+  EXPECT_EQ(plan(four_chips_)["correction"]["samples"], 0) << "nobody else of the lane was measured";
+}
+
 /// A search whose best layouts the compiler of the slice is asked about, with a catalog of its own.
 class ConfirmTest : public AheadOfTimeTest {
  protected:
   CommandResult fit(const std::vector<std::string>& more) {
     std::vector<std::string> words = {"--hardware", "v6e:2x2", "--tries", "4"};
     words.insert(words.end(), more.begin(), more.end());
-    return run_command(testing_support::on_recipe(
-        "fit", "nam52-tiny.yaml",
-        {"train.sequence=16", "train.batch=16", "model.pattern=E", "model.depth=1", "model.vocab=256"}, words));
+    return run_command(testing_support::on_recipe("fit", "nam52-tiny.yaml", kTiny, words));
   }
 
   testing_support::TemporaryFolder folder_;
