@@ -42,7 +42,7 @@ std::vector<int64_t> micro_steps_for(int64_t global_batch, int64_t sharing) {
 /// Levels that differ: without copies nothing is there to split, and gradients of one micro-step are reduced at once.
 std::vector<int64_t> zero_levels(int64_t copies, int64_t micro_steps) {
   if (copies == 1) return {1};
-  return micro_steps == 1 ? std::vector<int64_t>{1, 3} : std::vector<int64_t>{1, 2, 3};
+  return micro_steps == 1 ? std::vector<int64_t>{0, 1, 3} : std::vector<int64_t>{0, 1, 2, 3};
 }
 
 class Enumerator {
@@ -117,7 +117,7 @@ class Enumerator {
       return;
     }
     const int64_t copies = choice.data * choice.expert * choice.context;
-    for (const int64_t zero : {1, 2, 3}) {
+    for (const int64_t zero : {0, 1, 2, 3}) {
       if (zero == 3 && recipe_.layout.policy == "megatron") continue;
       for (const int64_t steps : micro_steps) {
         const std::vector<int64_t> levels = zero_levels(copies, steps);

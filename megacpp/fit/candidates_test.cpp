@@ -70,6 +70,19 @@ TEST(CandidatesTest, KeepTheGlobalBatchAndComeOnce) {
   }
 }
 
+TEST(CandidatesTest, LevelsOfZeroAreThoseThatDiffer) {
+  const Candidates candidates = legal_layouts(test_recipe({"model.depth=1"}), 2, SplitSequences::no);
+  const auto levels = [&candidates](int64_t data, int64_t tensor, int64_t micro_steps) {
+    std::set<int64_t> found;
+    for (const LayoutChoice& c : candidates.legal)
+      if (c.data == data && c.tensor == tensor && c.micro_steps == micro_steps) found.insert(c.zero);
+    return found;
+  };
+  EXPECT_EQ(levels(2, 1, 1), (std::set<int64_t>{0, 1, 3}));
+  EXPECT_EQ(levels(2, 1, 2), (std::set<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(levels(1, 2, 2), (std::set<int64_t>{1})) << "nobody holds a copy";
+}
+
 TEST(CandidatesTest, EveryProductIsLegalOrCountedWithItsReason) {
   const Candidates candidates = legal_layouts(test_recipe(), 8, SplitSequences::no);
   std::set<Degrees> legal;

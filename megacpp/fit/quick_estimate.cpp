@@ -237,7 +237,8 @@ std::array<QuickEstimate, 3> QuickEstimator::estimates(const LayoutChoice& c) {
     const double of_sequences = chip_batch / sharing * cost.seconds.of_sequence(depth) / stages;
     const double of_weights = held * cost.seconds.per_element + cost.seconds.besides / split;
     const double work = steps * (of_sequences + of_weights);
-    const double update = cost.update_seconds * held / number(plan.parallel.mesh.size(plan.copies));
+    const int64_t updating = c.zero == 0 ? 1 : plan.parallel.mesh.size(plan.copies);  // share an update between them
+    const double update = cost.update_seconds * held / number(updating);
     const double once = work + traffic_seconds(c, plan, held, work);
     return QuickEstimate{.least = least,
                          .state = state,

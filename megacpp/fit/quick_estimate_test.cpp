@@ -49,5 +49,16 @@ TEST(QuickEstimateTest, ManySequencesTakeTheirBytesWhateverWeightsTake) {
   }
 }
 
+TEST(QuickEstimateTest, WithoutZeroEveryChipHoldsAndUpdatesAll) {
+  const Assumptions assumptions = testing_support::test_assumptions("host:2");
+  base::ThreadPool pool(1);
+  const recipe::Recipe recipe = testing_support::test_recipe({"model.depth=2"});
+  QuickEstimator estimator(recipe, assumptions, pool);
+  const QuickEstimate without = estimator.estimates({.data = 2, .zero = 0, .batch = 8})[0],
+                      shared = estimator.estimates({.data = 2, .zero = 1, .batch = 8})[0];
+  EXPECT_GT(without.state, shared.state);
+  EXPECT_GT(without.seconds, shared.seconds) << "as many bytes on the wire, and twice the update";
+}
+
 }  // namespace
 }  // namespace megacpp::fit

@@ -56,6 +56,10 @@ struct Family {
   bool is_doubtful = false;                   // next is expected not to fit; it is the smallest
   bool is_near = false;                       // next is estimated no faster than what fits already
 
+  /// Without ZeRO every chip holds and updates all, for as many bytes on the wire: faster only where a step is little
+  /// more than launches and latency, and such spaces are compiled whole.
+  bool is_without_zero() const { return options.front().choice.zero == 0; }
+
   double bytes(size_t option) const {
     const QuickEstimate& estimate = options[option].quick_estimate;
     return estimate.state + (estimate.bytes - estimate.state) * scale;
@@ -312,7 +316,7 @@ class Search {
     std::tuple<bool, bool, double> least;
     for (size_t f = 0; f < families_.size(); ++f) {
       const Family& family = families_[f];
-      if (!family.next) continue;
+      if (!family.next || family.is_without_zero()) continue;
       const QuickEstimate& quick_estimate = family.options[*family.next].quick_estimate;
       if (fastest_estimate_ && (family.is_doubtful || quick_estimate.seconds > kHopeless * *fastest_estimate_))
         continue;
@@ -325,15 +329,16 @@ class Search {
     return best;
   }
 
-  /// What nothing speaks for and nothing speaks against for good: what should fit first, by time.
+  /// What nothing speaks for and nothing speaks against for good: what should fit first, by time; without ZeRO last.
   std::optional<Pick> next_of_rest() const {
     std::optional<Pick> best;
-    std::pair<bool, double> least;
+    std::tuple<bool, bool, double> least;
     for (size_t f = 0; f < families_.size(); ++f)
       for (size_t o = 0; o < families_[f].options.size(); ++o) {
         if (families_[f].options[o].tried) continue;
-        const std::pair<bool, double> rank(families_[f].bytes(o) > limits_.least * kSlack,
-                                           families_[f].options[o].quick_estimate.seconds);
+        const std::tuple<bool, bool, double> rank(families_[f].is_without_zero(),
+                                                  families_[f].bytes(o) > limits_.least * kSlack,
+                                                  families_[f].options[o].quick_estimate.seconds);
         if (best && rank >= least) continue;
         best = {f, o};
         least = rank;

@@ -2,7 +2,8 @@
 // The best layout of a recipe on given hardware: it fits, and a step takes least. Layouts that are close come after all
 // that fit: only the compiler of the hardware can tell. A small space is compiled whole, so
 // that the answer is that of trying everything; of a larger one estimates say which layouts to compile first, after the
-// recipe's own and those that people try first, and a search says how many it left. Only what was compiled is a result.
+// recipe's own and those that people try first, without ZeRO last, and a search says how many it left. Only what was
+// compiled is a result.
 // Nothing is discarded by an estimate: only state that alone exceeds a chip, which no plan goes below, speaks against a
 // layout for good. A layout that overflows is tried again with more micro-steps or recompute, one with bytes to
 // spare with less. First all letters have one level of recompute; the best layouts that

@@ -21,6 +21,9 @@ bool has_tensor_in_node(const LayoutChoice& c, int64_t node) {
   return c.tensor > 1 && c.tensor <= node && c.expert == 1 && c.context == 1;
 }
 
+/// How far it is from whole weights with the optimizer shared out, which ZeRO 1 is: without ZeRO last.
+int64_t from_shared_optimizer(const LayoutChoice& c) { return c.zero == 0 ? 4 : c.zero; }
+
 const std::array<UsualKind, 5>& usual_kinds() {
   static const std::array<UsualKind, 5> kKinds = {{
       // FSDP: all chips share the batch and hold parts of everything.
@@ -28,7 +31,7 @@ const std::array<UsualKind, 5>& usual_kinds() {
        [](const LayoutChoice& c) { return std::tuple(c.zero, int64_t{0}); }},
       // Tensor parallelism as wide as a node, with a whole copy around it, and with FSDP.
       {[](const LayoutChoice& c, int64_t node) { return has_tensor_in_node(c, node) && c.pipeline == 1; },
-       [](const LayoutChoice& c) { return std::tuple(c.tensor, -c.zero); }},
+       [](const LayoutChoice& c) { return std::tuple(c.tensor, -from_shared_optimizer(c)); }},
       {[](const LayoutChoice& c, int64_t node) { return has_tensor_in_node(c, node) && c.pipeline == 1; },
        [](const LayoutChoice& c) { return std::tuple(c.tensor, c.zero); }},
       // Experts on as many chips as can have some, and FSDP.
@@ -36,7 +39,7 @@ const std::array<UsualKind, 5>& usual_kinds() {
        [](const LayoutChoice& c) { return std::tuple(c.expert, c.zero); }},
       // Megatron: tensor parallelism in a node, few stages, and the optimizer shared out.
       {[](const LayoutChoice& c, int64_t node) { return has_tensor_in_node(c, node) && c.pipeline > 1; },
-       [](const LayoutChoice& c) { return std::tuple(c.tensor, -(c.pipeline * 4 + c.zero)); }},
+       [](const LayoutChoice& c) { return std::tuple(c.tensor, -(c.pipeline * 8 + from_shared_optimizer(c))); }},
   }};
   return kKinds;
 }

@@ -24,6 +24,15 @@ TEST(UsualLayoutsTest, AreOneOfEachKind) {
             (std::vector<LayoutChoice>{fsdp, experts, tensor, tensor_fsdp, megatron}));
 }
 
+TEST(UsualLayoutsTest, SharedOptimizersComeBeforeLayoutsWithoutZero) {
+  const LayoutChoice tensor_alone{.data = 8, .tensor = 8, .zero = 0}, tensor{.data = 8, .tensor = 8, .zero = 1};
+  const LayoutChoice alone{.data = 4, .tensor = 8, .pipeline = 2, .zero = 0};
+  const LayoutChoice megatron{.data = 4, .tensor = 8, .pipeline = 2, .zero = 1};
+  const LayoutChoice deep{.data = 2, .tensor = 8, .pipeline = 4, .zero = 1};
+  EXPECT_EQ(chosen({tensor_alone, tensor, alone, megatron, deep}, 8), (std::vector<LayoutChoice>{tensor, megatron}));
+  EXPECT_EQ(chosen({alone, deep}, 8), std::vector<LayoutChoice>{alone}) << "fewer stages count more";
+}
+
 TEST(UsualLayoutsTest, AreThoseThereAre) {
   const LayoutChoice plain{.data = 4, .zero = 1}, wide{.data = 1, .tensor = 4, .zero = 1};
   EXPECT_EQ(chosen({plain, wide}, 2), std::vector<LayoutChoice>{plain}) << "four are no node of two";
