@@ -120,16 +120,13 @@ void add_host_bytes(FitReport& report, const compile::Compiled& compiled, const 
   report.host_name = hosts.all[static_cast<size_t>(host)].name;
 }
 
-/// Measurements of the lane are of what was alive: where they say more than the rule expects, as much more is reserved,
-/// of code as much as before.
+/// Measurements of the lane are of what was alive: where they say more than the rule expects, as much more is reserved.
 std::optional<ReservedRange> raised(std::optional<ReservedRange> reserved, int64_t corrected,
                                     const PlanCorrection& correction) {
   if (!reserved || correction.of_parts.samples == 0) return reserved;
   const double factor = std::max(1.0, static_cast<double>(corrected) / static_cast<double>(reserved->alive));
-  const auto grown = [factor](int64_t bytes) { return std::llround(factor * static_cast<double>(bytes)); };
-  for (int64_t* bytes : {&reserved->least, &reserved->expected, &reserved->most})
-    *bytes = reserved->code + grown(*bytes - reserved->code);
-  reserved->alive = grown(reserved->alive);
+  for (int64_t* bytes : {&reserved->least, &reserved->expected, &reserved->most, &reserved->alive})
+    *bytes = std::llround(factor * static_cast<double>(*bytes));
   return reserved;
 }
 
@@ -148,7 +145,7 @@ std::string_view fit_verdict_name(FitVerdict verdict) {
 }
 
 int64_t ChipGroup::most_needed() const {
-  return reserved ? reserved->most : std::llround(gaps_most * static_cast<double>(corrected)) + code;
+  return reserved ? reserved->most + reserved->code : std::llround(gaps_most * static_cast<double>(corrected)) + code;
 }
 
 bool ChipGroup::may_fit() const {

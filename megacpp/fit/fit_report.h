@@ -28,9 +28,9 @@ std::string_view fit_verdict_name(FitVerdict verdict);
 
 /// Bytes that a compiler which places buffers itself is expected to reserve on a chip.
 struct ReservedRange {
-  int64_t least = 0, expected = 0, most = 0;
-  int64_t code = 0;   // of each of them
-  int64_t alive = 0;  // of what is expected, at once
+  int64_t least = 0, expected = 0, most = 0;  // beside code
+  int64_t least_code = 0, code = 0;           // the latter of what is expected, and of the most
+  int64_t alive = 0;                          // of what is expected, at once
 };
 
 struct ChipGroup {
@@ -53,8 +53,8 @@ struct ChipGroup {
   int64_t machine_snapshot = 0;                // of them, for checkpoints
 
   /// What is expected: by the rule, else what is alive, and the code.
-  int64_t needed() const { return reserved ? reserved->expected : corrected + code; }
-  int64_t least_needed() const { return reserved ? reserved->least : corrected + code; }
+  int64_t needed() const { return reserved ? reserved->expected + reserved->code : corrected + code; }
+  int64_t least_needed() const { return reserved ? reserved->least + reserved->least_code : corrected + code; }
   /// By the rule, else with the gaps that a compiler may leave between buffers.
   int64_t most_needed() const;
   /// Whether the least and the most differ, so that only a compiler can tell.

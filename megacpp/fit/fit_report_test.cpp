@@ -72,7 +72,7 @@ TEST(FitReportTest, TheVerdictComesFromTheRangeOfWhatIsNeeded) {
 }
 
 TEST(FitReportTest, WhereARuleIsKnownTheVerdictComesFromItsRange) {
-  const ReservedRange range{.least = 120, .expected = 130, .most = 150, .code = 3, .alive = 120};
+  const ReservedRange range{.least = 117, .expected = 127, .most = 147, .least_code = 3, .code = 3, .alive = 120};
   const auto report_in = [&range](int64_t usable_bytes, const catalog::Correction& correction = {}) {
     hw::Slice slice = four(hw::ChipKind::tpu, usable_bytes);
     slice.chip.gaps_most = 1.6;  // which counts where no rule is

@@ -148,9 +148,10 @@ int64_t ReservedBytes::alive() const {
 
 ReservedRange ReservedBytes::range(const hw::Chip& device) const {
   const double off = 1 + device.reserved_off_most;
-  return {.least = std::max(scaled(1 / off, total()), arguments + code),
-          .expected = total(),
-          .most = scaled(off, total()),
+  return {.least = std::max(scaled(1 / off, total()) - code, arguments),
+          .expected = total() - code,
+          .most = scaled(off, total()) - code,
+          .least_code = code,
           .code = code,
           .alive = alive()};
 }
@@ -198,11 +199,12 @@ std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& 
                                             const compile::Compiled& compiled, const hw::Chip& device) {
   if (reserved) return reserved->range(device);
   if (device.gaps_least == 1 || compiled.stages.size() > 1) return std::nullopt;
-  const int64_t planned = compiled.stages[0].memory.total_bytes, code = code_bytes(device);
-  return ReservedRange{.least = scaled(device.gaps_least, planned) + device.code_bytes_least,
-                       .expected = planned + code,
-                       .most = scaled(device.gaps_most, planned) + code,
-                       .code = code,
+  const int64_t planned = compiled.stages[0].memory.total_bytes;
+  return ReservedRange{.least = scaled(device.gaps_least, planned),
+                       .expected = planned,
+                       .most = scaled(device.gaps_most, planned),
+                       .least_code = device.code_bytes_least,
+                       .code = code_bytes(device),
                        .alive = planned};
 }
 

@@ -97,14 +97,16 @@ Row predict(const std::string& line) {
   return row;
 }
 
+std::vector<Row> rows_of(const std::string& name) {
+  std::ifstream file(std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/" + name);
+  std::vector<Row> found;
+  for (std::string line; std::getline(file, line);) found.push_back(predict(line));
+  return found;
+}
+
 // Each is planned once: that takes seconds.
 const std::vector<Row>& rows() {
-  static const std::vector<Row> kRows = [] {
-    std::ifstream file(std::string(MEGACPP_SOURCE_DIR) + "/tests/golden/measured_steps.jsonl");
-    std::vector<Row> found;
-    for (std::string line; std::getline(file, line);) found.push_back(predict(line));
-    return found;
-  }();
+  static const std::vector<Row> kRows = rows_of("measured_steps.jsonl");
   return kRows;
 }
 
@@ -143,6 +145,24 @@ TEST(MeasuredStepsTest, WhatRanOutOfMemoryIsNotSaidToFit) {
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/bench/recipes/hybrid-2b.yaml", settings);
   EXPECT_NE(estimate_of(recipe, "h200:1").fit.verdict(), FitVerdict::fits);
+}
+
+// Four shapes that bench/drawn_steps drew from a seed, on both lanes. No rate was fitted to any of them, whatever their
+// split: all of them judge.
+TEST(MeasuredStepsTest, ShapesDrawnAtRandomArePredicted) {
+  const std::vector<Row> drawn = rows_of("drawn_steps.jsonl");
+  ASSERT_EQ(drawn.size(), 8U);
+  for (const Row& row : drawn) {
+    fmt::print("{:4} {}: {:.0f} ms predicted, {:.0f} ms measured, {:+.1f} %\n", row.backend, row.name,
+               1e3 * row.predicted.seconds(), 1e3 * row.measured, 100 * row.error());
+    EXPECT_LE(std::abs(row.error()), 0.15) << row.name;
+    EXPECT_GE(row.measured, row.predicted.range.least) << row.name;
+    EXPECT_LE(row.measured, row.predicted.range.most.value()) << row.name;
+    if (row.backend == "cuda")
+      EXPECT_EQ(row.chip.needed(), row.peak_bytes) << row.name;
+    else
+      EXPECT_LE(row.peak_bytes, row.chip.most_needed()) << row.name;
+  }
 }
 
 // Lanes of one chip reach different rates, so each is judged by itself.

@@ -116,6 +116,14 @@ TEST_F(AheadOfTimeTest, ACompilerThatTheRulesAreNotOfIsNamed) {
   EXPECT_NE(run("compile", "v6e:1x1", {}).out.find(said), std::string::npos) << "said beside a refusal too";
 }
 
+// Temporaries are 4430803008 bytes by the compiler's word, which has those of loops twice: less are placed.
+TEST_F(AheadOfTimeTest, TemporariesAreCountedAsTheyArePlaced) {
+  const auto memory_of = [this] { return Json::parse(run("compile", "v6e:1x1", {"--json"}).out)["xla"]["memory"]; };
+  EXPECT_EQ(memory_of()["temp"], 4'430'803'008) << "a compiler that does not say what it places";
+  const Variable behaviour("STAND_IN_TPU", "placed-bytes");
+  EXPECT_EQ(memory_of()["temp"], 5'732'190'592 - 1'661'772'288);
+}
+
 TEST_F(AheadOfTimeTest, WhatTheCompilerSaysCorrectsOtherPlansOfItsLane) {
   const testing_support::TemporaryFolder folder;
   const Variable catalog("MEGACPP_CATALOG", (folder / "catalog.sqlite").string());
