@@ -209,7 +209,7 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
   std::vector<int64_t> needed;  // by chip
   for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) {
     const size_t stage = compiled.stage_of(chip);
-    needed.push_back(ranges[stage] ? ranges[stage]->expected : corrected[stage] + code);
+    needed.push_back(ranges[stage] ? ranges[stage]->needed() : corrected[stage] + code);
   }
   std::map<int64_t, int64_t> snapshot;  // by machine of the slice
   if (hosts.keep_snapshot) snapshot = snapshot_by_host(compiled, host_of_chips(compiled.mesh, slice, {}));

@@ -31,6 +31,8 @@ struct ReservedRange {
   int64_t least = 0, expected = 0, most = 0;  // beside code
   int64_t least_code = 0, code = 0;           // the latter of what is expected, and of the most
   int64_t alive = 0;                          // of what is expected, at once
+
+  int64_t needed() const { return expected + code; }
 };
 
 struct ChipGroup {
@@ -53,7 +55,7 @@ struct ChipGroup {
   int64_t machine_snapshot = 0;                // of them, for checkpoints
 
   /// What is expected: by the rule, else what is alive, and the code.
-  int64_t needed() const { return reserved ? reserved->expected + reserved->code : corrected + code; }
+  int64_t needed() const { return reserved ? reserved->needed() : corrected + code; }
   int64_t least_needed() const { return reserved ? reserved->least + reserved->least_code : corrected + code; }
   /// By the rule, else with the gaps that a compiler may leave between buffers.
   int64_t most_needed() const;
@@ -71,7 +73,8 @@ struct ChipGroup {
   bool fits() const { return verdict() == FitVerdict::fits; }
   /// By the least: it fits or is close.
   bool may_fit() const;
-  int64_t least_limit() const { return state + code; }
+  int64_t least_code() const { return reserved ? reserved->least_code : code; }
+  int64_t least_limit() const { return state + least_code(); }
   /// Whether the recipe allows it less than any batch could do with.
   bool limit_is_wrong() const { return own_limit && *limit < least_limit(); }
 };

@@ -116,7 +116,7 @@ memory::OutOfMemory misfit_error(const Estimate& estimate) {
                          human_bytes(-*worst.free_bytes()), parts_text(worst), memory::contents_text(plan),
                          others_text(estimate.fit, estimate.compiled.mesh.chips())),
       .wanted = wanted_bytes(worst),
-      .next = next_for(estimate, plan, *worst.limit - worst.code)};
+      .next = next_for(estimate, plan, *worst.limit - worst.least_code())};
   memory::OomFacts facts{.cls = worst.shares_machine ? memory::OomClass::host : memory::OomClass::compile,
                          .phase = kPlanningPhase,
                          .chip = worst.chip,

@@ -3,15 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/fit/stacked_bytes.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/recipe/block_loops.h"
-#include "megacpp/recipe/pattern.h"
 #include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
@@ -33,8 +30,7 @@ bool keeps_all(const recipe::Recipe& recipe) {
                              [&](char letter) { return keeps_all(recipe, letter); });
 }
 
-/// Of forward and backward pass alone: where an update needs more, the peak of the step says nothing of what blocks
-/// keep.
+/// Of forward and backward pass alone: where an update needs more, the peak of the step says nothing of gradients.
 memory::MemoryPlan micro_step_memory(const compile::StagePrograms& chip, const schedule::Target& target) {
   const std::vector<memory::ProgramPlan>& programs = chip.memory.programs;
   const auto peak = std::ranges::max_element(programs, {}, &memory::ProgramPlan::temporary_bytes);
@@ -177,7 +173,8 @@ std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const 
   const WeightCopies copies = weight_copies(memory, recipe, zero);
   const Head head = head_of(micro_step);
   const int64_t logits = kBf16Bytes * head.logits;
-  const int64_t block = (stacks.all - weights) / recipe.model.depth;
+  const int64_t all_weights = zero == 3 ? 0 : in_bf16(summed_bytes(memory, is_block_weight));
+  const int64_t block = (stacks.all - all_weights) / recipe.model.depth;
   ReservedBytes reserved{
       .arguments = argument_bytes(chip.memory, recipe, device).total(),
       .kept = std::max<int64_t>(0, stacks.kept - weights),
@@ -199,8 +196,9 @@ std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& 
                                             const compile::Compiled& compiled, const hw::Chip& device) {
   if (reserved) return reserved->range(device);
   if (device.gaps_least == 1 || compiled.stages.size() > 1) return std::nullopt;
-  const int64_t planned = compiled.stages[0].memory.total_bytes;
-  return ReservedRange{.least = scaled(device.gaps_least, planned),
+  const memory::MemoryPlan& memory = compiled.stages[0].memory;
+  const int64_t planned = memory.total_bytes;
+  return ReservedRange{.least = std::max(scaled(device.gaps_least, planned), memory.state_bytes),
                        .expected = planned,
                        .most = scaled(device.gaps_most, planned),
                        .least_code = device.code_bytes_least,

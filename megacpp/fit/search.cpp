@@ -123,7 +123,9 @@ bool same_layout(const LayoutChoice& a, const LayoutChoice& b) {
 PlanLimits limits_of(const Recipe& recipe, const Assumptions& assumptions) {
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
   const bool has_rule = has_reserved_rule(recipe, device);
-  const int64_t code = has_rule ? device.code_bytes_base + device.code_bytes_per_block : code_bytes(device);
+  const int64_t code = has_rule                ? device.code_bytes_base + device.code_bytes_per_block
+                       : device.gaps_least < 1 ? device.code_bytes_least
+                                               : code_bytes(device);
   const auto room = [&](int64_t limit) {
     const int64_t bytes = limit > 0 ? limit : device.usable_bytes;
     return bytes == 0 ? INFINITY : static_cast<double>(bytes - code);

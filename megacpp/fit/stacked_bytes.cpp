@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/fit/stacked_bytes.h"
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>

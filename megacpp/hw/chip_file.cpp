@@ -248,7 +248,7 @@ class ChipReader {
     require(root, reserved_terms() == 0 || reserved_terms() == 5,
             "a part of what memory says of reserved bytes: reserved_per_alive, alive_blocks, code_base, "
             "code_per_block, reserved_off_most",
-            "all five or none: what is expected is a sum of four, and off by the fifth at most", "add the others");
+            "all five or none: what is expected goes by four, and is off by the fifth at most", "add the others");
     require(root, chip_.memory_bytes_per_second > 0, "no memory.bandwidth", "bytes a second", "add it");
     require(root, !chip_.peak_flops.empty(), "no rate under compute", "at least bf16 or f32", "add one");
     validate_reached(root, "reached", chip_.reached);

@@ -243,9 +243,9 @@ void add_memory(std::vector<ChipKey>& keys) {
   const auto reserved = [&keys](const char* path, const char* doc, StoreInChip store) {
     keys.push_back(fact({path, Kind::number, ratio(), doc}, store));
   };
-  reserved("memory.reserved_per_alive",
-           "Bytes that XLA reserves for a step in loops over blocks, for one that is alive at once.",
-           store_number<&Chip::reserved_per_alive>);
+  keys.push_back(fact({"memory.reserved_per_alive", Kind::number, gaps(),
+                       "Bytes that XLA reserves for a step in loops over blocks, for one that is alive at once."},
+                      store_number<&Chip::reserved_per_alive>));
   reserved("memory.alive_blocks",
            "Blocks whose values are alive in the backward loop of such a step, beside what all blocks keep for it.",
            store_number<&Chip::alive_blocks>);

@@ -7,6 +7,7 @@
 #include <pjrt_c_api.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

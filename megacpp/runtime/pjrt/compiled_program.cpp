@@ -2,6 +2,7 @@
 #include "megacpp/runtime/pjrt/compiled_program.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "megacpp/base/error.h"
@@ -28,6 +29,7 @@ struct LaterMemoryStats {
   int64_t indefinite_allocations = 0;
   int64_t peak_unpadded_heap = 0;
 };
+static_assert(sizeof(LaterMemoryStats) <= sizeof(Args<MemoryStats>::room_behind));
 constexpr size_t kLaterMemoryStats = offsetof(MemoryStats, peak_memory_in_bytes) + sizeof(int64_t);
 
 LaterMemoryStats later_stats(const Args<MemoryStats>& args) {
