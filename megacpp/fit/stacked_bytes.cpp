@@ -34,12 +34,12 @@ schedule::Target emitted(schedule::Target target) {
   return target;
 }
 
-bool is_in_block(const ir::Node& node) { return !ir::scope_letter(node.scope).empty(); }
+bool is_block_node(const ir::Node& node) { return !ir::scope_letter(node.scope).empty(); }
 
 /// The loop collects what entered each iteration too, of the first what the embedding made.
 bool is_made_forward(const emit::Piece& piece, const ir::Graph& graph) {
   const ir::Node& first = graph.nodes()[piece.nodes[0]];
-  return !piece.is_return && (is_in_block(first) || ir::scope_block(first.scope) == "embed");
+  return !piece.is_return && (is_block_node(first) || ir::scope_block(first.scope) == "embed");
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ int64_t stacked_bytes_of_iteration(const recipe::Recipe& recipe, const schedule:
   for (const emit::Piece& piece : emit::outline(graph)) {
     if (is_made_forward(piece, graph))
       for (const ir::ValueId leaf : piece.leaves) is_left[leaf.index] = true;
-    if (!piece.is_return || !is_in_block(graph.nodes()[piece.nodes[0]])) continue;
+    if (!piece.is_return || !is_block_node(graph.nodes()[piece.nodes[0]])) continue;
     for (const ir::ValueId read : piece.reads) {
       if (is_left[read.index]) bytes += graph.type(read).bytes();
       is_left[read.index] = false;

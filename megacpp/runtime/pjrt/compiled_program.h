@@ -20,8 +20,8 @@ struct CompiledMemory {
   int64_t argument = 0;
   int64_t output = 0;
   int64_t alias = 0;  // of output, aliased with arguments
-  int64_t temp = 0;  // as they are placed, with the gaps between them
-  int64_t peak = 0;  // alive at once, without the gaps between temporaries; 0 from plugins that do not say
+  int64_t temp = 0;   // as they are placed, with the gaps between them
+  int64_t peak = 0;   // alive at once, without the gaps between temporaries; 0 from plugins that do not say
   int64_t host_code = 0;
   int64_t host_argument = 0;
   int64_t host_output = 0;
