@@ -28,7 +28,7 @@ struct ReservedBytes {
   // Beside these the largest of three parts of a step is alive.
   int64_t forward = 0;   // weights in bf16 that only the forward loop reads, sums of gradients of earlier micro-steps
   int64_t head = 0;      // logits, their gradient in the same bytes; the gradient of its weight in f32, the sums
-  int64_t backward = 0;  // gradients, scores of one attention, values of one iteration; of several micro-steps logits
+  int64_t backward = 0;  // gradients, scores of one attention, values of some blocks; of several micro-steps logits
   /// What the plan has alive at its peak beyond these, where that is elsewhere, as in an update.
   int64_t other = 0;
   int64_t gaps = 0;  // between buffers
@@ -45,8 +45,8 @@ struct ReservedBytes {
 /// XLA places collectives itself, products are not in bf16, or sequences are longer than any recorded.
 bool has_reserved_rule(const recipe::Recipe& recipe, const hw::Chip& device);
 
-/// Of a step that was compiled for `target`; nothing where no rule is known, and for a pipeline. It compiles
-/// one iteration, and where blocks recompute another.
+/// Of a step that was compiled for `target`; nothing where no rule is known, and for a pipeline. It compiles one
+/// iteration, and where blocks recompute another.
 std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const plan::Plan& plan,
                                             const compile::Compiled& compiled, const schedule::Target& target,
                                             const hw::Chip& device);
