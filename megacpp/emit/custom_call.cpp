@@ -24,4 +24,10 @@ const CustomCall* find_custom_call(std::string_view op) {
   return call == std::end(kCalls) ? nullptr : call;
 }
 
+base::Decision is_emitted_whole(std::string_view op, const ops::NodeView& view, bool has_custom_calls) {
+  if (!ops::op_def(op).is_composite() || ops::op_def(op).stablehlo) return base::Decision::yes();
+  const CustomCall* call = has_custom_calls ? find_custom_call(op) : nullptr;
+  return call != nullptr ? call->takes(view) : base::Decision::no("XLA gets its decomposition");
+}
+
 }  // namespace megacpp::emit

@@ -24,4 +24,7 @@ std::span<const CustomCall> custom_calls();
 /// Null for an op without one.
 const CustomCall* find_custom_call(std::string_view op);
 
+/// Whether XLA gets a node as it is, on a plugin that has these calls or none of them.
+base::Decision is_emitted_whole(std::string_view op, const ops::NodeView& view, bool has_custom_calls);
+
 }  // namespace megacpp::emit

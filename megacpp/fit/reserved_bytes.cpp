@@ -75,13 +75,15 @@ int64_t of_all_blocks(int64_t iteration, const recipe::Model& model) {
   return std::llround(static_cast<double>(iteration) * static_cast<double>(model.depth) / period);
 }
 
-/// What blocks keep for the backward pass, copies of weights included: as they do, and if nothing were recomputed.
+/// What blocks keep for the backward pass, without copies of weights: as they do, and if nothing were recomputed.
 struct Stacks {
   int64_t kept = 0, all = 0;
 };
-Stacks stacks_of(const recipe::Recipe& recipe, const schedule::Target& target) {
+Stacks stacks_of(const recipe::Recipe& recipe, const memory::MemoryPlan& memory, int64_t zero,
+                 const schedule::Target& target) {
   const auto bytes = [&](const recipe::Recipe& one) {
-    return of_all_blocks(stacked_bytes_of_iteration(one, target), one.model);
+    const int64_t stacked = of_all_blocks(stacked_bytes_of_iteration(one, target), one.model);
+    return std::max<int64_t>(0, stacked - kept_weight_bytes(memory, one, zero));
   };
   const int64_t kept = bytes(recipe);
   if (keeps_all(recipe)) return {kept, kept};
@@ -165,19 +167,17 @@ std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const 
   const memory::MemoryPlan memory = micro_step_memory(chip, target);
   const ir::Graph& micro_step = chip.find(compile::ProgramKind::micro_step).graph;
   const int64_t zero = plan.layout.zero;
-  const Stacks stacks = stacks_of(recipe, target);
-  const int64_t weights = kept_weight_bytes(memory, recipe, zero);
+  const Stacks stacks = stacks_of(recipe, memory, zero, target);
   const int64_t gradients = summed_bytes(memory, is_gradient);
   const bool has_sums = recipe.train.micro_steps > 1;
   const int64_t sums = has_sums ? gradients : 0;
   const WeightCopies copies = weight_copies(memory, recipe, zero);
   const Head head = head_of(micro_step);
   const int64_t logits = kBf16Bytes * head.logits;
-  const int64_t all_weights = zero == 3 ? 0 : in_bf16(summed_bytes(memory, is_block_weight));
-  const int64_t block = (stacks.all - all_weights) / recipe.model.depth;
+  const int64_t block = stacks.all / recipe.model.depth;
   ReservedBytes reserved{
       .arguments = argument_bytes(chip.memory, recipe, device).total(),
-      .kept = std::max<int64_t>(0, stacks.kept - weights),
+      .kept = stacks.kept,
       .weight_copies = copies.whole_step,
       .outside_weights = zero == 3 ? 0 : summed_bytes(memory, is_outside_weight),
       .forward = copies.forward_loop + sums,

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "megacpp/compile/compile.h"
+#include "megacpp/emit/custom_call.h"
 #include "megacpp/emit/outline.h"
-#include "megacpp/ops/op_def.h"
 #include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/pattern.h"
 
@@ -26,10 +26,7 @@ recipe::Recipe iteration_of(const recipe::Recipe& recipe) {
 }
 
 schedule::Target emitted(schedule::Target target) {
-  target.runs = [](std::string_view op, const ops::NodeView&) {
-    if (!ops::op_def(op).is_composite() || ops::op_def(op).stablehlo) return base::Decision::yes();
-    return base::Decision::no("XLA gets its decomposition");
-  };
+  target.runs = [](std::string_view op, const ops::NodeView& view) { return emit::is_emitted_whole(op, view, false); };
   target.compiles_loops = target.schedules_itself = true;
   return target;
 }

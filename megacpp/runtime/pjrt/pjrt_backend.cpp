@@ -387,12 +387,8 @@ class PjrtExecutable : public Executable {
 schedule::Target xla_target(emit::Placement placement, const CudnnCalls& cudnn) {
   const bool has_cudnn = cudnn.are_wanted && cudnn.can_be;
   return {.name = "xla",
-          .runs =
-              [has_cudnn](std::string_view op, const ops::NodeView& view) {
-                if (!ops::op_def(op).is_composite() || ops::op_def(op).stablehlo) return base::Decision::yes();
-                const emit::CustomCall* call = has_cudnn ? emit::find_custom_call(op) : nullptr;
-                return call != nullptr ? call->takes(view) : base::Decision::no("XLA gets its decomposition");
-              },
+          .runs = [has_cudnn](std::string_view op,
+                              const ops::NodeView& view) { return emit::is_emitted_whole(op, view, has_cudnn); },
           .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; },
           .wants_whole = [is_wanted = cudnn.are_wanted](
                              std::string_view op) { return is_wanted && emit::find_custom_call(op) != nullptr; },
