@@ -141,6 +141,9 @@ Json chip_json(const hw::Chip& chip) {
                  {"code_base", chip.code_bytes_base},
                  {"code_per_block", chip.code_bytes_per_block},
                  {"reserved_off_most", chip.reserved_off_most},
+                 {"unrolled_per_alive", chip.unrolled_per_alive},
+                 {"unrolled_code_per_block", chip.unrolled_code_per_block},
+                 {"unrolled_off_most", chip.unrolled_off_most},
                  {"compiler", chip.compiler}};
   memory["reserved"] = chip.reserved_bytes ? Json(*chip.reserved_bytes) : Json();
   return {{"name", chip.name},

@@ -157,6 +157,7 @@ Table facts_table(const PlanReport& r) {
                {"layout", plan::layout_line(plan)},
                {"decided", decided_text(recipe, plan)}}};
   if (!r.estimate.recompute.empty()) table.rows.push_back({"recompute", fit::to_text(r.estimate.recompute)});
+  if (const std::string loops = fit::loops_text(r.estimate); !loops.empty()) table.rows.push_back({"blocks", loops});
   for (const plan::Change& change : r.filling)
     table.rows.push_back({"changed to fill the slice", change.key + ": " + change.value});
   for (const plan::CompositionStep& step : r.composition) table.rows.push_back({step.step, step.here});

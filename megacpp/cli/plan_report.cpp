@@ -63,15 +63,14 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
                     .regime = {},
                     .speed_advice = {},
                     .without_effect = {}};
-  const fit::Lane lane = launch::lane_on(report.slice, recipe);
-  report.lane = fit::to_text(lane);
   const launch::FilledRecipe fill = launch::fill_slice(recipe, report.slice);
   const recipe::Recipe& filled = fill.recipe;
   report.filling = fill.changes;
-  report.without_effect = without_effect_on(lane.backend, filled, recipe::Use::plan);
   launch::UsersCatalog catalog(wishes.catalog, catalog::Access::read, print_line);
   const fit::Assumptions assumptions = launch::assumptions_for(filled, report.slice, catalog);
   report.estimate = fit::make_estimate(filled, assumptions);
+  report.lane = fit::to_text(report.estimate.lane);
+  report.without_effect = without_effect_on(report.estimate.lane.backend, filled, recipe::Use::plan);
   report.catalog_note = catalog.why_not();
   if (report.catalog_note.empty() && report.estimate.correction.samples == 0)
     report.catalog_note = "the catalog has no other measurement of this lane";
@@ -119,11 +118,12 @@ std::string reserved_text(const PlanReport& report) {
   const std::string raised =
       needed > r.total() ? fmt::format("Measurements of the lane raise it to {}.\n", human_bytes(needed)) : "";
   const std::string text = fmt::format(
-      "XLA is expected to reserve {} there: arguments {}, what blocks keep {}, weights in bf16 {}, embedding and head "
-      "{}, the largest of the forward loop {}, the head {} and the backward loop {}, other {}, gaps {}, code {}.\n",
-      human_bytes(r.total()), human_bytes(r.arguments), human_bytes(r.kept), human_bytes(r.weight_copies),
-      human_bytes(r.outside_weights), human_bytes(r.forward), human_bytes(r.head), human_bytes(r.backward),
-      human_bytes(r.other), human_bytes(r.gaps), human_bytes(r.code));
+      "XLA is expected to reserve {} there: arguments {}, weights in f32 {}, then for an update {} or, if that is "
+      "more, what blocks keep {}, weights in bf16 {} and the largest of the forward pass {}, the head {} "
+      "and the backward pass {}; other {}, gaps {}, code {}.\n",
+      human_bytes(r.total()), human_bytes(r.arguments), human_bytes(r.weights_in_f32), human_bytes(r.update),
+      human_bytes(r.kept), human_bytes(r.weights_in_bf16), human_bytes(r.forward), human_bytes(r.head),
+      human_bytes(r.backward), human_bytes(r.other), human_bytes(r.gaps), human_bytes(r.code));
   return text + raised;
 }
 

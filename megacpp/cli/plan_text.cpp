@@ -29,6 +29,8 @@ std::string header_text(const PlanReport& r) {
   text += fmt::format("layout    {}\n", plan::layout_line(plan));
   text += fmt::format("decided   {}\n", decided_text(recipe, plan));
   if (!r.estimate.recompute.empty()) text += fmt::format("recompute {}\n", fit::to_text(r.estimate.recompute));
+  if (const std::string loops = fit::loops_text(r.estimate); !loops.empty())
+    text += fmt::format("blocks    {}\n", loops);
   if (!r.filling.empty())
     text += fmt::format("changed   {}: so that no chip of {} is left over\n", launch::changes_text(r.filling),
                         r.slice.name);

@@ -26,17 +26,19 @@ runtime::FoundHardware hardware_of_train(const recipe::Recipe& recipe) {
 
 recipe::Recipe planned(const recipe::Recipe& recipe, const std::optional<hw::Slice>& slice,
                        const launch::CatalogChoice& catalog_choice) {
-  const bool is_decided = std::ranges::none_of(recipe::recompute_letters(recipe.model), [&recipe](char letter) {
+  const bool is_recompute_left = std::ranges::any_of(recipe::recompute_letters(recipe.model), [&recipe](char letter) {
     return recipe::recompute_level(recipe, letter) == recipe::kAutoRecompute;
   });
-  if (is_decided) return recipe;
+  const bool are_loops_left = slice && recipe.xla.loops == recipe::Xla{}.loops;
+  if (!is_recompute_left && !are_loops_left) return recipe;
   launch::UsersCatalog catalog(catalog_choice, catalog::Access::read);
   const runtime::FoundHardware hardware = slice ? runtime::FoundHardware{.slice = *slice} : hardware_of_train(recipe);
   if (!hardware.note.empty()) print_line({.topic = "hardware", .text = hardware.note});
   const runtime::TargetMesh mesh = runtime::mesh_here(recipe, hardware.slice.devices());
   const fit::Estimate estimate = fit::make_estimate(recipe, launch::assumptions_for(recipe, hardware, catalog, mesh),
                                                     slice ? fit::FitVerdict::fits : fit::FitVerdict::close);
-  print_line({.topic = "recompute", .text = fit::to_text(estimate.recompute)});
+  if (is_recompute_left) print_line({.topic = "recompute", .text = fit::to_text(estimate.recompute)});
+  if (estimate.looped_bytes) print_line({.topic = "blocks", .text = fit::loops_text(estimate)});
   return estimate.recipe;
 }
 

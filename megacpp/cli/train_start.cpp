@@ -67,6 +67,11 @@ std::string recompute_line(const fit::Estimate& estimate) {
   return estimate.recompute.empty() ? "" : fmt::format("recompute  {}\n", fit::to_text(estimate.recompute));
 }
 
+std::string loops_line(const fit::Estimate& estimate) {
+  const std::string loops = fit::loops_text(estimate);
+  return loops.empty() ? "" : fmt::format("blocks     {}\n", loops);
+}
+
 std::string schedule_line(const recipe::Recipe& recipe) {
   const recipe::Train& train = recipe.train;
   return fmt::format("schedule   {} of {} x {} tokens, micro-steps {}, {}; {}, lr {:.2e} {}\n",
@@ -92,7 +97,7 @@ std::string start_text(const launch::Launch& launch, const compile::Compiled& co
   const recipe::Recipe& recipe = launch.recipe();
   return model_line(recipe, compiled) + layout_line(launch, compiled.mesh) +
          fmt::format("hardware   {}\n", launch.estimate().signature.hardware) + plan_line(launch) +
-         recompute_line(launch.estimate()) + backend_lines(recipe, compiled) +
+         recompute_line(launch.estimate()) + loops_line(launch.estimate()) + backend_lines(recipe, compiled) +
          fmt::format("data       {}\n", source.describe()) + schedule_line(recipe) + checkpoint_line(recipe, compiled);
 }
 

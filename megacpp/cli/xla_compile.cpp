@@ -108,8 +108,7 @@ void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estima
   launch::Measured measured{.phase = "compile", .plan = &estimate.worst_memory()};
   // Without its code, which plans count beside the peak.
   if (const auto& memory = compilation.report.memory; memory && memory->peak > 0) measured.bytes = memory->peak;
-  const fit::Lane lane = launch::lane_on(*compilation.choice.tpu, estimate.recipe);
-  launch::remember_measured(catalog, estimate, fit::to_text(lane), 0, measured);
+  launch::remember_measured(catalog, estimate, 0, measured);
 }
 
 compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,

@@ -7,9 +7,12 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "megacpp/base/error.h"
 #include "megacpp/fit/hardware_target.h"
 #include "megacpp/fit/signature.h"
+#include "megacpp/memory/report.h"
 #include "megacpp/plan/degrees.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/recompute.h"
@@ -32,6 +35,7 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   Estimate estimate{.recipe = recipe,
                     .signature = signature_of(recipe, assumptions),
                     .recompute = recompute.choices(),
+                    .lane = assumptions.lane,
                     .plan = plan::make_plan(recipe),
                     .compiled = {},
                     .correction = {},
@@ -102,6 +106,39 @@ Ends find_ends(const AutoRecompute& start, AutoRecompute::Need need, const Assum
   return ends;
 }
 
+/// With as much recompute as the goal takes.
+Estimate with_recompute(const recipe::Recipe& recipe, const Assumptions& assumptions, const Goal& goal) {
+  AutoRecompute recompute(recipe, assumptions);
+  Estimate estimate = estimate_of(recompute, assumptions);
+  if (goal.is_met(estimate, goal.reach) || !recompute.can_raise()) return estimate;
+  if (estimate.fit.worst().may_fit() && !estimate.fit.fits_host()) return estimate;  // no level leaves a host more
+  // What is out of reach is found by these, not by a plan for each level.
+  Ends ends = find_ends(recompute, goal.need_of(estimate), assumptions, goal);
+  Estimate best = std::move(ends.best);
+  if (!goal.is_enough(best) && ends.full_needs_least) return goal.is_better(best, estimate) ? best : estimate;
+  const FitVerdict reachable = std::max(goal.reach, best.fit.verdict());
+  while (!goal.is_met(estimate, reachable)) {
+    const AutoRecompute::Need need = goal.need_of(estimate);
+    if (goal.is_better(estimate, best)) best = std::move(estimate);
+    if (!recompute.can_raise()) return best;
+    recompute.raise(need);
+    estimate = estimate_of(recompute, assumptions);
+  }
+  return estimate;
+}
+
+/// The same with blocks unrolled and no more recompute than costs nothing.
+Estimate without_loops(recipe::Recipe recipe, const Assumptions& assumptions) {
+  recipe.xla.loops = "off";
+  Assumptions there = assumptions;
+  UnrolledLane& unrolled = there.unrolled.value();
+  there.lane = std::move(unrolled.lane);
+  there.features = std::move(unrolled.features);
+  there.peaks = std::move(unrolled.peaks);
+  there.steps = std::move(unrolled.steps);
+  return estimate_of(AutoRecompute(recipe, there), there);
+}
+
 /// TPUs are reached through XLA alone; elsewhere the lane's backend says.
 Compiler compiler_of(const Assumptions& assumptions) {
   const bool is_xla = assumptions.slice.chip.kind == hw::ChipKind::tpu || assumptions.compiled_by_xla;
@@ -116,7 +153,9 @@ std::optional<XlaForms> xla_forms(const Assumptions& assumptions, hw::ChipKind k
   return XlaForms{.has_calls = kind == hw::ChipKind::gpu && assumptions.fused_attention && is_program_of_one_chip,
                   .has_loops = !divides,
                   // Of several chips nothing was measured, and where weights are gathered again a barrier is between.
-                  .fuses_across_passes = assumptions.lane.loops == LaneLoops::off && assumptions.slice.devices() == 1};
+                  // What TPUs need goes by rules of its own (fit/reserved_bytes).
+                  .fuses_across_passes = kind == hw::ChipKind::gpu && assumptions.lane.loops == LaneLoops::off &&
+                                         assumptions.slice.devices() == 1};
 }
 
 }  // namespace
@@ -129,6 +168,7 @@ recipe::Recipe Estimate::requested() const {
   recipe::Recipe requested = recipe;
   for (const RecomputeChoice& choice : recompute)
     recipe::set_recompute_level(requested, choice.letter, recipe::kAutoRecompute);
+  if (looped_bytes) requested.xla.loops = recipe::Xla{}.loops;
   return requested;
 }
 
@@ -173,27 +213,21 @@ catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions&
   return signature_of(recipe, assumptions.slice.name, assumptions.build, assumptions.features);
 }
 
+std::string loops_text(const Estimate& estimate) {
+  if (!estimate.looped_bytes) return "";
+  return fmt::format("unrolled (with blocks in loops a chip needs {})", memory::human_bytes(*estimate.looped_bytes));
+}
+
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions, FitVerdict reach,
                        const Ceiling& ceiling) {
   recipe::require_supported(assumptions.cannot_run, assumptions.lane.backend, recipe);
   const Goal goal{reach, ceiling};
-  AutoRecompute recompute(recipe, assumptions);
-  Estimate estimate = estimate_of(recompute, assumptions);
-  if (goal.is_met(estimate, reach) || !recompute.can_raise()) return estimate;
-  if (estimate.fit.worst().may_fit() && !estimate.fit.fits_host()) return estimate;  // no level leaves a host more
-  // What is out of reach is found by these, not by a plan for each level.
-  Ends ends = find_ends(recompute, goal.need_of(estimate), assumptions, goal);
-  Estimate best = std::move(ends.best);
-  if (!goal.is_enough(best) && ends.full_needs_least) return goal.is_better(best, estimate) ? best : estimate;
-  const FitVerdict reachable = std::max(reach, best.fit.verdict());
-  while (!goal.is_met(estimate, reachable)) {
-    const AutoRecompute::Need need = goal.need_of(estimate);
-    if (goal.is_better(estimate, best)) best = std::move(estimate);
-    if (!recompute.can_raise()) return best;
-    recompute.raise(need);
-    estimate = estimate_of(recompute, assumptions);
-  }
-  return estimate;
+  Estimate looped = with_recompute(recipe, assumptions, goal);
+  if (!assumptions.unrolled || goal.is_met(looped, reach)) return looped;
+  Estimate unrolled = without_loops(recipe, assumptions);
+  if (!goal.is_enough(unrolled) || !goal.is_better(unrolled, looped)) return looped;
+  unrolled.looped_bytes = looped.fit.worst().needed();
+  return unrolled;
 }
 
 }  // namespace megacpp::fit

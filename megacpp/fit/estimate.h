@@ -26,6 +26,9 @@ struct Estimate {
   recipe::Recipe recipe;                   // what runs: nothing left to planning
   catalog::Signature signature;            // what the catalog knows it by
   std::vector<RecomputeChoice> recompute;  // what train.recompute: auto became
+  /// Where xla.loops: auto became off: what a chip would need with blocks in loops.
+  std::optional<int64_t> looped_bytes = {};
+  Lane lane = {};  // what is measured of it belongs there
   plan::Plan plan;
   compile::Compiled compiled;
   catalog::Correction correction;              // of its peak, by what other launches measured
@@ -40,6 +43,13 @@ struct Estimate {
   /// What it was made of: with auto where that was left to planning.
   recipe::Recipe requested() const;
   const memory::MemoryPlan& worst_memory() const { return compiled.stages[fit.worst().stage].memory; }
+};
+
+/// A lane with unrolled blocks, and what differs on it.
+struct UnrolledLane {
+  Lane lane;
+  std::vector<std::string> features;                    // of the backend's settings, for signatures
+  std::vector<catalog::Sample> peaks = {}, steps = {};  // measured on it
 };
 
 /// Where a plan is made for, and what runs it there.
@@ -58,6 +68,8 @@ struct Assumptions {
   catalog::Build build = {};                // what runs it
   std::vector<catalog::Sample> peaks = {};  // measured on this lane: plans are corrected by those of other launches
   std::vector<catalog::Sample> steps = {};  // likewise, times of steps
+  /// Where the recipe leaves it to planning (xla.loops: auto) and plans know enough of unrolled blocks: on TPUs.
+  std::optional<UnrolledLane> unrolled = {};
 };
 
 /// What the compiler is told there. The machine itself runs our own kernels, with their scratch memory.
@@ -73,10 +85,16 @@ StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assu
 /// all and, where full needs more than selective, of every level on the way. Plans and searches reach what fits.
 /// Launches and the ladder take what is close with less recompute: their compiler answers next, and what it refuses is
 /// the next ceiling.
+/// xla.loops: auto is decided here too, where the assumptions have an unrolled lane: loops, which are compiled sooner,
+/// unless no level is as sure with them and unrolled blocks without more recompute are.
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions,
                        FitVerdict reach = FitVerdict::fits, const Ceiling& ceiling = {});
 /// Within its limits by the least that is needed, and below the ceiling: it fits or is close.
 bool may_fit(const Estimate& estimate, const Ceiling& ceiling);
+
+/// "unrolled (with blocks in loops a chip needs 6.56 GiB)"; empty where nothing was left to planning, or loops are
+/// kept.
+std::string loops_text(const Estimate& estimate);
 
 /// What the catalog knows such an estimate by.
 catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions& assumptions);

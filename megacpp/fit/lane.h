@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lane a launch runs on: hardware, backend, who places the collectives, and on GPUs whether XLA has blocks in
-// loops. The catalog corrects the predictions of one lane alike, and those of another by nothing that was measured on
-// it.
+// The lane a launch runs on: hardware, backend, who places the collectives, and whether XLA has blocks in loops. The
+// catalog corrects the predictions of one lane alike, and those of another by nothing that was measured on it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace megacpp::fit {
 
-/// Whether blocks are in loops, as it is resolved, where lanes differ by it: with XLA on GPUs.
+/// Whether blocks are in loops, as it is resolved, where lanes differ by it: with XLA on GPUs, and unrolled on TPUs.
 enum class LaneLoops : uint8_t { any, off, on };
 /// "off", "on"; empty where lanes do not differ by it.
 std::string_view loops_name(LaneLoops loops);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What XLA is expected to reserve on a chip for a training step whose blocks run in loops: what is alive at once, as
-// the compiler's own lists of buffers have it, the gaps between these buffers, and code. Two numbers of the chip's file
-// were fitted to recorded steps; how far off they were on others is in docs/benchmarks.md.
+// What XLA is expected to reserve on a chip for a training step: what is alive at once, as the compiler's own lists of
+// buffers have it, the gaps between these buffers, and code. One rule for blocks in loops and one for unrolled ones,
+// which is coarser: there XLA orders all blocks' work as it likes. Four numbers of the chip's file were fitted to
+// recorded steps; how far off they were on others is in docs/benchmarks.md.
 #pragma once
 
 #include <cstdint>
@@ -18,35 +19,46 @@ namespace megacpp::fit {
 
 struct ReservedBytes {
   int64_t arguments = 0;  // state and batch (emit/step)
-  /// What blocks keep for the backward pass: stacks that the forward loop fills and the backward loop holds to its end
-  /// (emit/loop_writer).
+  /// f32 copies of weights: in loops of embedding and head where they are not gathered (ZeRO 3), unrolled of all where
+  /// the update puts them together (ZeRO 1 and 2).
+  int64_t weights_in_f32 = 0;
+  // Beside these either an update is alive, or what both passes need and the largest of their three parts.
+  /// What blocks keep for the backward pass: in loops stacks that the forward loop fills and the backward loop holds to
+  /// its end (emit/loop_writer), unrolled what fusions do not make again.
   int64_t kept = 0;
-  /// Weights of blocks in bf16 that stay through both loops: converted once for all that reads them, and where ZeRO
-  /// does not gather them again the copies that blocks keep for the backward pass.
-  int64_t weight_copies = 0;
-  int64_t outside_weights = 0;  // f32 copies of a chip's embedding and head, made where ZeRO 3 does not gather them
-  // Beside these the largest of three parts of a step is alive.
+  /// Weights in bf16 that stay through both passes: converted once for all that reads them, in loops also the copies
+  /// that blocks keep where ZeRO does not gather them again.
+  int64_t weights_in_bf16 = 0;
   int64_t forward = 0;   // weights in bf16 that only the forward loop reads, sums of gradients of earlier micro-steps
   int64_t head = 0;      // logits, their gradient in the same bytes; the gradient of its weight in f32, the sums
-  int64_t backward = 0;  // gradients, scores of one attention, values of some blocks; of several micro-steps logits
+  int64_t backward = 0;  // gradients, scores of one attention; in loops values of some blocks, unrolled logits
+  /// When nothing is kept any more: gradients, in loops also what the update makes of all that is outside blocks before
+  /// any of it replaces the old.
+  int64_t update = 0;
   /// What the plan has alive at its peak beyond these, where that is elsewhere, as in an update.
   int64_t other = 0;
-  int64_t gaps = 0;  // between buffers
-  int64_t code = 0;  // grows with the blocks that the program has text of
+  int64_t gaps = 0;       // between buffers
+  int64_t code = 0;       // grows with the blocks that the program has text of
+  int64_t uncertain = 0;  // more or less in the backward pass
+  double off_most = 0;    // how far off all this may be beside that, as a part of it
 
   /// Expected to be alive at once.
   int64_t alive() const;
   int64_t total() const { return alive() + gaps + code; }
-  /// No less than arguments and code.
-  ReservedRange range(const hw::Chip& device) const;
+  /// No less than arguments and code, and 128 MiB wider at both ends than the rule may be off.
+  ReservedRange range() const;
 };
 
-/// Whether what XLA reserves for such a step is known: not where the chip's file has no factors, blocks are no loop,
-/// XLA places collectives itself, products are not in bf16, or sequences are longer than any recorded.
+/// Whether what XLA reserves for such a step is known: not where the chip's file has no factors, XLA places collectives
+/// itself, products are not in bf16, or sequences are longer than any recorded.
 bool has_reserved_rule(const recipe::Recipe& recipe, const hw::Chip& device);
+/// How far off the rule may be, as a part of what it expects.
+double reserved_off_most(const recipe::Recipe& recipe, const hw::Chip& device);
+/// Of a step with such a rule: of the blocks that the program has text of, each once.
+int64_t reserved_code(const recipe::Recipe& recipe, const hw::Chip& device);
 
-/// Of a step that was compiled for `target`; nothing where no rule is known, and for a pipeline. It compiles one
-/// iteration, and where blocks recompute another.
+/// Of a step that was compiled for `target`; nothing where no rule is known, and for a pipeline. It compiles the blocks
+/// that repeat once more, and where those of a loop recompute twice.
 std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const plan::Plan& plan,
                                             const compile::Compiled& compiled, const schedule::Target& target,
                                             const hw::Chip& device);

@@ -123,7 +123,8 @@ bool same_layout(const LayoutChoice& a, const LayoutChoice& b) {
 PlanLimits limits_of(const Recipe& recipe, const Assumptions& assumptions) {
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
   const bool has_rule = has_reserved_rule(recipe, device);
-  const int64_t code = has_rule                ? device.code_bytes_base + device.code_bytes_per_block
+  const double off = reserved_off_most(recipe, device);
+  const int64_t code = has_rule                ? reserved_code(recipe, device)
                        : device.gaps_least < 1 ? device.code_bytes_least
                                                : code_bytes(device);
   const auto room = [&](int64_t limit) {
@@ -136,8 +137,8 @@ PlanLimits limits_of(const Recipe& recipe, const Assumptions& assumptions) {
     limits.least = std::min(limits.least, room(limit));
     limits.most = std::max(limits.most, room(limit));
   }
-  limits.surely = limits.least / (has_rule ? 1 + device.reserved_off_most : device.gaps_most);
-  limits.possibly = limits.least * (has_rule ? 1 + device.reserved_off_most : 1 / device.gaps_least);
+  limits.surely = limits.least / (has_rule ? 1 + off : device.gaps_most);
+  limits.possibly = limits.least * (has_rule ? 1 + off : 1 / device.gaps_least);
   return limits;
 }
 
@@ -501,7 +502,11 @@ std::vector<size_t> pareto_front(std::span<const FrontPoint> points) {
   return front;
 }
 
-LayoutSearch search_layouts(const Recipe& recipe, const Assumptions& assumptions, const SearchOptions& options) {
+// Levels of recompute are searched too: in loops selective recompute needs what unrolled blocks need, and is compiled
+// sooner.
+LayoutSearch search_layouts(const Recipe& recipe, const Assumptions& given, const SearchOptions& options) {
+  Assumptions assumptions = given;
+  assumptions.unrolled.reset();
   Search search(recipe, assumptions, options);
   const bool is_long = recipe.train.sequence >= kLongSequence || recipe.layout.context_parallel > 1;
   const bool are_few = recipe.train.batch * recipe.train.micro_steps < assumptions.slice.devices();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/fit/stacked_bytes.h"
 
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -15,7 +16,9 @@
 namespace megacpp::fit {
 namespace {
 
+/// The blocks that repeat, once; all where none do.
 recipe::Recipe iteration_of(const recipe::Recipe& recipe) {
+  if (!recipe::has_repeated_blocks(recipe.model)) return recipe;
   const base::Repeat repeat = recipe::repeated_blocks(recipe.model);
   const std::vector<char> letters = recipe::expand(recipe.model).letters;
   const auto first = letters.begin() + static_cast<std::ptrdiff_t>(repeat.first);
@@ -41,9 +44,10 @@ bool is_made_forward(const emit::Piece& piece, const ir::Graph& graph) {
 
 }  // namespace
 
-int64_t stacked_bytes_of_iteration(const recipe::Recipe& recipe, const schedule::Target& target) {
-  const compile::Compiled one = compile::compile_micro_steps(iteration_of(recipe), emitted(target));
-  const ir::Graph& graph = one.stages[0].find(compile::ProgramKind::micro_step).graph;
+int64_t stacked_bytes(const recipe::Recipe& recipe, const schedule::Target& target) {
+  const recipe::Recipe iteration = iteration_of(recipe);
+  const compile::Compiled compiled = compile::compile_micro_steps(iteration, emitted(target));
+  const ir::Graph& graph = compiled.stages[0].find(compile::ProgramKind::micro_step).graph;
   std::vector<bool> is_left(graph.values().size());  // by the forward pass, and not counted yet
   int64_t bytes = 0;
   for (const emit::Piece& piece : emit::outline(graph)) {
@@ -55,7 +59,8 @@ int64_t stacked_bytes_of_iteration(const recipe::Recipe& recipe, const schedule:
       is_left[read.index] = false;
     }
   }
-  return bytes;
+  const double iterations = static_cast<double>(recipe.model.depth) / static_cast<double>(iteration.model.depth);
+  return std::llround(iterations * static_cast<double>(bytes));
 }
 
 }  // namespace megacpp::fit

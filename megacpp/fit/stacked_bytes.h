@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the forward loop over blocks leaves in stacks for the backward loop (emit/loop_writer), counted on the program
-// that XLA gets: plans are of fused programs, whose blocks keep less. One iteration is compiled, not the whole depth.
+// What blocks leave for the backward pass, in loops over them in stacks (emit/loop_writer), counted on the program that
+// XLA gets: plans are of fused programs, whose blocks keep less. The blocks that repeat are compiled once, not the
+// whole depth, and others count as these in the mean.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace megacpp::fit {
 
-/// Of a chip and one iteration, weights that blocks keep included, without padding: stacks are laid out without.
-int64_t stacked_bytes_of_iteration(const recipe::Recipe& recipe, const schedule::Target& target);
+/// Of a chip and all blocks, weights that they keep included, without padding: stacks are laid out without.
+int64_t stacked_bytes(const recipe::Recipe& recipe, const schedule::Target& target);
 
 }  // namespace megacpp::fit

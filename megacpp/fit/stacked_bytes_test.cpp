@@ -14,12 +14,12 @@
 namespace megacpp::fit {
 namespace {
 
-constexpr int64_t kTokens = 64, kBf16 = 2, kF32 = 4;
+constexpr int64_t kBlocks = 4, kTokens = 64, kBf16 = 2, kF32 = 4;
 
 // Dense feed-forward blocks on four chips, a sequence each.
 recipe::Recipe feed_forward(const std::vector<std::string>& more = {}) {
   std::vector<std::string> settings = {"model.pattern=E",
-                                       "model.depth=4",
+                                       "model.depth=" + std::to_string(kBlocks),
                                        "model.feed_forward.experts=0",
                                        "train.precision=bf16",
                                        "train.batch=4",
@@ -33,7 +33,7 @@ recipe::Recipe feed_forward(const std::vector<std::string>& more = {}) {
 }
 
 int64_t stacked(const recipe::Recipe& recipe) {
-  return stacked_bytes_of_iteration(recipe, target_on(testing_support::test_assumptions("v6e:2x2")));
+  return stacked_bytes(recipe, target_on(testing_support::test_assumptions("v6e:2x2")));
 }
 
 int64_t intermediate(const recipe::Recipe& recipe) { return recipe.model.config<blocks::FeedForward>().intermediate; }
@@ -43,23 +43,24 @@ int64_t intermediate(const recipe::Recipe& recipe) { return recipe.model.config<
 TEST(StackedBytesTest, AFeedForwardBlockLeavesWhatItsGradientReads) {
   const recipe::Recipe recipe = feed_forward();
   const int64_t wide = 5 * intermediate(recipe), narrow = 2 * recipe.model.hidden;
-  EXPECT_EQ(stacked(recipe), kTokens * (kBf16 * (wide + narrow) + kF32));
+  EXPECT_EQ(stacked(recipe), kBlocks * kTokens * (kBf16 * (wide + narrow) + kF32));
 }
 
 TEST(StackedBytesTest, ABlockThatRecomputesAllLeavesItsInput) {
   const recipe::Recipe recipe = feed_forward({"train.recompute.E=full"});
-  EXPECT_EQ(stacked(recipe), kTokens * kBf16 * recipe.model.hidden);
+  EXPECT_EQ(stacked(recipe), kBlocks * kTokens * kBf16 * recipe.model.hidden);
 }
 
 // Gathered weights are gathered again; where a chip has them whole blocks keep what they converted.
 TEST(StackedBytesTest, BelowZero3CopiesOfWeightsAreLeftToo) {
   const recipe::Recipe recipe = feed_forward({"layout.zero=1"});
   const int64_t matrices = 3 * recipe.model.hidden * intermediate(recipe), norm = recipe.model.hidden;
-  EXPECT_EQ(stacked(recipe) - stacked(feed_forward()), kBf16 * (matrices + norm));
+  EXPECT_EQ(stacked(recipe) - stacked(feed_forward()), kBlocks * kBf16 * (matrices + norm));
 }
 
-TEST(StackedBytesTest, DepthIsNoMatter) {
-  EXPECT_EQ(stacked(feed_forward({"model.depth=40"})), stacked(feed_forward()));
+TEST(StackedBytesTest, EveryBlockLeavesAsMuch) {
+  EXPECT_EQ(stacked(feed_forward({"model.depth=40"})), 10 * stacked(feed_forward()));
+  EXPECT_EQ(stacked(feed_forward({"model.depth=1"})), stacked(feed_forward()) / kBlocks) << "nothing repeats";
 }
 
 }  // namespace

@@ -102,13 +102,18 @@ struct Chip {
   double gaps_most = 1;        // what XLA may reserve for a training step, at most, over its planned peak
   double loops_gaps_most = 0;  // the same with blocks in loops, where gaps_most is of unrolled ones; 0: no other
   double gaps_least = 1;       // and at least, where no rule says more (fit/reserved_bytes); 1: nothing below the plan
-  // Bytes that XLA reserves for a step in loops over blocks (fit/reserved_bytes); 0: not known
+  // Bytes that XLA reserves for a step (fit/reserved_bytes), with its blocks in loops where nothing else is said; 0:
+  // not known
   double reserved_per_alive = 0;     // for a byte that is alive: gaps between buffers
   double alive_blocks = 0;           // in the backward loop, beside what blocks keep, of so many of them
   int64_t code_bytes_base = 0;       // code of such a step beside its blocks
   int64_t code_bytes_per_block = 0;  // and of each block that it has text of
   double reserved_off_most = 0;      // how far off what is expected so may be, as a part of it
-  std::string compiler;              // that was asked for all of these, by what it says of its build; empty: not known
+  // The same with blocks unrolled.
+  double unrolled_per_alive = 0;
+  int64_t unrolled_code_per_block = 0;
+  double unrolled_off_most = 0;
+  std::string compiler;  // that was asked for all of these, by what it says of its build; empty: not known
   double memory_bytes_per_second = 0;
   /// Terms a sum of products must have to run at half of the peak; 0: not known, so all count as long.
   double half_depth = 0;

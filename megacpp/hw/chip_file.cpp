@@ -245,10 +245,10 @@ class ChipReader {
             "mend one of the two");
     require(root, chip_.code_bytes_least <= chip_.code_bytes_most, "memory.code_least above memory.code_most",
             "less or the same", "mend one of the two");
-    require(root, reserved_terms() == 0 || reserved_terms() == 5,
+    require(root, reserved_terms() == 0 || reserved_terms() == 8,
             "a part of what memory says of reserved bytes: reserved_per_alive, alive_blocks, code_base, "
-            "code_per_block, reserved_off_most",
-            "all five or none: what is expected goes by four, and is off by the fifth at most", "add the others");
+            "code_per_block, reserved_off_most, unrolled_per_alive, unrolled_code_per_block, unrolled_off_most",
+            "all eight or none: what is expected goes by six, and is off by the other two at most", "add the others");
     require(root, chip_.memory_bytes_per_second > 0, "no memory.bandwidth", "bytes a second", "add it");
     require(root, !chip_.peak_flops.empty(), "no rate under compute", "at least bf16 or f32", "add one");
     validate_reached(root, "reached", chip_.reached);
@@ -275,8 +275,10 @@ class ChipReader {
 
   /// How many of the numbers are there that what XLA reserves is expected by (fit/reserved_bytes).
   int64_t reserved_terms() const {
-    const std::array known = {chip_.reserved_per_alive > 0, chip_.alive_blocks > 0, chip_.code_bytes_base > 0,
-                              chip_.code_bytes_per_block > 0, chip_.reserved_off_most > 0};
+    const std::array known = {chip_.reserved_per_alive > 0,      chip_.alive_blocks > 0,
+                              chip_.code_bytes_base > 0,         chip_.code_bytes_per_block > 0,
+                              chip_.reserved_off_most > 0,       chip_.unrolled_per_alive > 0,
+                              chip_.unrolled_code_per_block > 0, chip_.unrolled_off_most > 0};
     return std::ranges::count(known, true);
   }
 

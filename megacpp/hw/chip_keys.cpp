@@ -254,6 +254,13 @@ void add_memory(std::vector<ChipKey>& keys) {
         store_bytes<&Chip::code_bytes_per_block>);
   reserved("memory.reserved_off_most", "How far off what is expected by these four may be, as a part of it.",
            store_number<&Chip::reserved_off_most>);
+  keys.push_back(
+      fact({"memory.unrolled_per_alive", Kind::number, gaps(), "As memory.reserved_per_alive, with blocks unrolled."},
+           store_number<&Chip::unrolled_per_alive>));
+  bytes("memory.unrolled_code_per_block", "As memory.code_per_block, with blocks unrolled.",
+        store_bytes<&Chip::unrolled_code_per_block>);
+  reserved("memory.unrolled_off_most", "As memory.reserved_off_most, with blocks unrolled.",
+           store_number<&Chip::unrolled_off_most>);
   keys.push_back(fact({"memory.compiler", Kind::text, any(),
                        "Whose code, gaps and reserved bytes these are: the build that the compiler's platform names. "
                        "Reports of another one say so."},

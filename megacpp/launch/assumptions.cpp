@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "megacpp/blocks/feed_forward.h"
+#include "megacpp/fit/reserved_bytes.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/block_types.h"
@@ -27,11 +28,22 @@ recipe::Recipe with_plugin_for(hw::ChipKind kind, recipe::Recipe recipe) {
   return recipe;
 }
 
-// On GPUs a step in loops and an unrolled one reserve and take so different amounts that neither says anything of the
-// other.
+// On GPUs and TPUs a step in loops and an unrolled one reserve and take so different amounts that neither says anything
+// of the other. On TPUs loops are what every recipe gets unless it or a plan says otherwise: their lane names none.
 fit::LaneLoops loops_on(hw::ChipKind kind, const runtime::Backend& backend, const recipe::Recipe& recipe) {
-  if (kind != hw::ChipKind::gpu || !backend.emits_stablehlo) return fit::LaneLoops::any;
-  return recipe::has_block_loops(with_plugin_for(kind, recipe)) ? fit::LaneLoops::on : fit::LaneLoops::off;
+  if (kind == hw::ChipKind::host || !backend.emits_stablehlo) return fit::LaneLoops::any;
+  if (!recipe::has_block_loops(with_plugin_for(kind, recipe))) return fit::LaneLoops::off;
+  return kind == hw::ChipKind::gpu ? fit::LaneLoops::on : fit::LaneLoops::any;
+}
+
+/// What plans of TPUs may take instead of loops, where a rule says what unrolled blocks need.
+bool may_be_unrolled(const recipe::Recipe& recipe, const hw::Chip& chip) {
+  return chip.kind == hw::ChipKind::tpu && recipe.xla.loops == recipe::Xla{}.loops &&
+         recipe::has_repeated_blocks(recipe.model) && fit::has_reserved_rule(recipe, chip);
+}
+
+std::vector<std::string> features_of(const runtime::Backend& named, hw::ChipKind kind, const recipe::Recipe& recipe) {
+  return named.features ? named.features(with_plugin_for(kind, recipe)) : std::vector<std::string>();
 }
 
 bool has_dropless_experts(const recipe::Model& model) {
@@ -73,26 +85,33 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
   const runtime::Backend& named = runtime::backend_named(recipe.backend);
   const int64_t devices = hardware.slice.devices();
   const hw::ChipKind kind = hardware.slice.chip.kind;
-  fit::Assumptions assumptions{
-      .slice = std::move(hardware.slice),
-      .has_rates = hardware.has_rates,
-      .kernels = runtime::estimate_target(backend, recipe, mesh),
-      .lane = {},
-      .compiled_by_xla = backend.emits_stablehlo,
-      .fused_attention = recipe.xla.attention == "fused",
-      .kernels_run_there = backend.estimates_with.empty(),
-      .cannot_run = backend.cannot_run,
-      .features = named.features ? named.features(with_plugin_for(kind, recipe)) : std::vector<std::string>(),
-      .limits = recipe::chip_limits(recipe.hardware, devices),
-      .build = {}};
+  fit::Assumptions assumptions{.slice = std::move(hardware.slice),
+                               .has_rates = hardware.has_rates,
+                               .kernels = runtime::estimate_target(backend, recipe, mesh),
+                               .lane = {},
+                               .compiled_by_xla = backend.emits_stablehlo,
+                               .fused_attention = recipe.xla.attention == "fused",
+                               .kernels_run_there = backend.estimates_with.empty(),
+                               .cannot_run = backend.cannot_run,
+                               .features = features_of(named, kind, recipe),
+                               .limits = recipe::chip_limits(recipe.hardware, devices),
+                               .build = {}};
   assumptions.slice.chip = hw::rates_by(assumptions.slice.chip, backend.name);
   assumptions.build = build_of(recipe, assumptions.slice);
   assumptions.lane = lane_on(assumptions.slice, recipe);
   set_gaps(assumptions.slice.chip, backend, assumptions.lane, recipe.model);
+  if (may_be_unrolled(recipe, assumptions.slice.chip)) {
+    recipe::Recipe unrolled = recipe;
+    unrolled.xla.loops = "off";
+    assumptions.unrolled = fit::UnrolledLane{lane_on(assumptions.slice, unrolled), features_of(named, kind, unrolled)};
+  }
   catalog.use([&](const catalog::Catalog& open) {
-    const std::string lane = fit::to_text(assumptions.lane);
-    assumptions.peaks = open.samples(lane, catalog::kPeakBytes, assumptions.build);
-    assumptions.steps = open.samples(lane, catalog::kStepSeconds, assumptions.build);
+    const auto read = [&](const fit::Lane& lane, auto& peaks, auto& steps) {
+      peaks = open.samples(fit::to_text(lane), catalog::kPeakBytes, assumptions.build);
+      steps = open.samples(fit::to_text(lane), catalog::kStepSeconds, assumptions.build);
+    };
+    read(assumptions.lane, assumptions.peaks, assumptions.steps);
+    if (auto& unrolled = assumptions.unrolled) read(unrolled->lane, unrolled->peaks, unrolled->steps);
   });
   return assumptions;
 }

@@ -15,7 +15,7 @@ namespace megacpp::launch {
 namespace {
 
 /// A few steps of the estimate, and what the catalog is told of them.
-Confirmed run_estimate(const fit::Estimate& estimate, const std::string& lane, UsersCatalog& catalog) {
+Confirmed run_estimate(const fit::Estimate& estimate, UsersCatalog& catalog) {
   const recipe::Recipe& recipe = estimate.recipe;
   const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
   const data::Batches batches(*source, train::batch_options(recipe));
@@ -24,7 +24,7 @@ Confirmed run_estimate(const fit::Estimate& estimate, const std::string& lane, U
   const std::optional<double> seconds = train::pace_of(reports).step_seconds();
   const ChipReport worst = worst_first(*started.run).front();
   const Measured measured = measured_of("confirm", estimate, worst, seconds);
-  catalog.use([&](catalog::Catalog& open) { remember_measured(open, estimate, lane, 0, measured); });
+  catalog.use([&](catalog::Catalog& open) { remember_measured(open, estimate, 0, measured); });
   return {.planned_bytes = worst.memory.planned_peak_bytes,
           .measured_bytes = worst.memory.measured_peak_bytes,
           .measured_seconds = seconds};
@@ -40,7 +40,7 @@ Confirmed confirm_on_host(const fit::Found& candidate, const fit::Assumptions& a
   const fit::Estimate estimate = fit::make_estimate(recipe, assumptions);
   Confirmed confirmed;
   try {
-    confirmed = run_estimate(estimate, fit::to_text(assumptions.lane), catalog);
+    confirmed = run_estimate(estimate, catalog);
   } catch (const memory::OutOfMemory& failure) {
     const catalog::OomReport report = make_report(estimate, failure, {});
     catalog.use([&](catalog::Catalog& open) { remember_failure(open, estimate, 0, report); });

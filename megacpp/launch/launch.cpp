@@ -147,8 +147,11 @@ fit::Assumptions Launch::agreed_assumptions() {
   if (!hardware.note.empty()) log_({"hardware", hardware.note});
   fit::Assumptions assumptions = assumptions_for(requested_, std::move(hardware), catalog_, mesh_);
   assumptions.hosts = planned_hosts(hosts);
-  assumptions.peaks =
-      samples_of(agreement_.from_coordinator("measured peaks", [&] { return samples_text(assumptions.peaks); }));
+  const auto share = [&](const char* what, std::vector<catalog::Sample>& peaks) {
+    peaks = samples_of(agreement_.from_coordinator(what, [&] { return samples_text(peaks); }));
+  };
+  share("measured peaks", assumptions.peaks);
+  if (assumptions.unrolled) share("measured peaks of unrolled blocks", assumptions.unrolled->peaks);
   // Whose samples are the own ones decides how bytes are corrected: the machine is the one that keeps the catalog.
   catalog::Build& build = assumptions.build;
   build.processor = agreement_.from_coordinator("processor", [&] { return build.processor; });
@@ -358,9 +361,7 @@ catalog::OomReport Launch::record_failure(catalog::OomReport report, const std::
 
 void Launch::record_success(const ChipReport& worst, std::optional<double> step_seconds) {
   const Measured measured = measured_of("run", *estimate_, worst, step_seconds);
-  catalog_.use([&](catalog::Catalog& catalog) {
-    remember_measured(catalog, *estimate_, fit::to_text(assumptions_.lane), rung_, measured);
-  });
+  catalog_.use([&](catalog::Catalog& catalog) { remember_measured(catalog, *estimate_, rung_, measured); });
 }
 
 void Launch::record_start() {

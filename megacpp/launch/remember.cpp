@@ -34,7 +34,7 @@ Measured measured_of(std::string phase, const fit::Estimate& estimate, const Chi
           .step_seconds = step_seconds};
 }
 
-void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate, const std::string& lane, size_t rung,
+void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate, size_t rung,
                        const Measured& measured) {
   catalog::Outcome outcome = predicted_outcome(estimate, rung);
   outcome.phase = measured.phase;
@@ -45,7 +45,7 @@ void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate,
   const auto sample = [&](const char* quantity, std::vector<catalog::Part> parts, double value) {
     catalog.record_calibration({.signature = outcome.signature,
                                 .at = outcome.at,
-                                .lane = lane,
+                                .lane = fit::to_text(estimate.lane),
                                 .quantity = quantity,
                                 .parts = std::move(parts),
                                 .measured = value});

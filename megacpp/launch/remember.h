@@ -25,8 +25,7 @@ Measured measured_of(std::string phase, const fit::Estimate& estimate, const Chi
                      std::optional<double> step_seconds);
 
 /// An outcome that fits, and a sample for each number that was measured.
-void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate, const std::string& lane, size_t rung,
-                       const Measured& measured);
+void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate, size_t rung, const Measured& measured);
 
 /// An outcome that fails, with its whole report.
 void remember_failure(catalog::Catalog& catalog, const fit::Estimate& estimate, size_t rung,

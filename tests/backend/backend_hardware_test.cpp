@@ -102,6 +102,35 @@ TEST(BackendHardwareTest, LanesOfXlaOnGpusDifferByLoops) {
   EXPECT_EQ(lane({"backend=cuda", "xla.loops=on"}), "cuda h200");
 }
 
+// What every recipe gets there unless it or a plan says otherwise is not named.
+TEST(BackendHardwareTest, LanesOfTpusNameUnrolledBlocks) {
+  const hw::Slice slice = hw::parse_target("v6e:2x2");
+  const auto lane = [&](const std::vector<std::string>& settings) {
+    return fit::to_text(launch::lane_on(slice, test_recipe(settings)));
+  };
+  EXPECT_EQ(lane({"xla.loops=on"}), lane({}));
+  EXPECT_EQ(lane({"xla.loops=off"}), "xla v6e placement=megacpp loops=off");
+}
+
+// Planning may unroll blocks where the recipe leaves it open and a rule says what they need.
+TEST(BackendHardwareTest, TpuPlansKnowTheLaneOfUnrolledBlocks) {
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  const auto assumptions = [&](const char* hardware, std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"backend=xla", "train.precision=bf16"});
+    return launch::assumptions_for(test_recipe(settings), hw::parse_target(hardware), none);
+  };
+  const fit::Assumptions open = assumptions("v6e:2x2", {});
+  ASSERT_TRUE(open.unrolled);
+  EXPECT_EQ(open.unrolled->lane, assumptions("v6e:2x2", {"xla.loops=off"}).lane);
+  EXPECT_EQ(open.unrolled->features, assumptions("v6e:2x2", {"xla.loops=off"}).features);
+  EXPECT_NE(open.unrolled->features, open.features);
+  EXPECT_FALSE(assumptions("v6e:2x2", {"xla.loops=on"}).unrolled);
+  EXPECT_FALSE(assumptions("v6e:2x2", {"xla.placement=xla"}).unrolled) << "no rule";
+  EXPECT_FALSE(assumptions("v6e:2x2", {"model.depth=2"}).unrolled) << "nothing repeats";
+  EXPECT_FALSE(assumptions("v5e:2x2", {}).unrolled) << "its file says nothing";
+  EXPECT_FALSE(assumptions("h200:1", {}).unrolled);
+}
+
 // What the chip's file says of compiled steps was measured with blocks unrolled.
 TEST(BackendHardwareTest, OfStepsInLoopsOnAGpuLessIsKnown) {
   launch::UsersCatalog none({.none = true}, catalog::Access::read);

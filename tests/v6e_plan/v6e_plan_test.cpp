@@ -20,6 +20,7 @@
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/fit/reserved_bytes.h"
 #include "megacpp/fit/signature.h"
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/recompute.h"
 #include "megacpp/runtime/cpu/cpu_backend.h"
@@ -185,8 +186,8 @@ double median(std::vector<double> values) {
   return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
-/// Relative errors of plans against the compiler, by split. Peaks and what is needed where a rule is known, FLOPs where
-/// the program is ours and says its own.
+/// Relative errors of plans against the compiler, by split. Peaks and what is needed where a rule is known for loops
+/// (of unrolled blocks below, with other rows), FLOPs where the program is ours and says its own.
 struct PlanErrors {
   std::vector<double> planned_peak, peak, need, flops, arguments;
   std::vector<double> reserved;  // over the planned peak
@@ -196,7 +197,7 @@ struct PlanErrors {
     const ChipGroup& worst = row.estimate.fit.worst();
     const ArgumentBytes planned = argument_bytes(memory_of(row), row.estimate.recipe, chip);
     planned_peak.push_back(off(static_cast<double>(worst.planned), row.peak));
-    if (row.expected) {
+    if (row.expected && recipe::has_block_loops(row.estimate.recipe)) {
       peak.push_back(off(static_cast<double>(row.expected->alive()), row.peak));
       need.push_back(off(static_cast<double>(row.expected->total()), row.reserved() + row.code));
     }
@@ -230,8 +231,8 @@ void print_split(const std::vector<Recorded>& rows, const std::string& split) {
   const auto text = [](const std::vector<double>& values) {
     return fmt::format("{:.1f} % and {:.1f} %", 100 * median(values), 100 * worst(values));
   };
-  fmt::print("{}: {} rows, {} of them with a rule; off in the median and at worst:\n", split, errors.arguments.size(),
-             errors.need.size());
+  fmt::print("{}: {} rows, {} of them in loops with a rule; off in the median and at worst:\n", split,
+             errors.arguments.size(), errors.need.size());
   fmt::print("  by the rule, what is needed {}, peaks {}\n", text(errors.need), text(errors.peak));
   fmt::print("  as planned, peaks {}; FLOPs {}; {:.2f} to {:.2f} times the planned peak reserved\n",
              text(errors.planned_peak), text(errors.flops), *std::ranges::min_element(errors.reserved),
@@ -322,26 +323,62 @@ TEST(V6ePlanTest, EveryRecordedStepAgreesWithTheCompiler) {
   verdicts_agree_with_the_compiler(rows);
 }
 
-// Drawn from a seed when the rule stood, two of a model that no other row has; compiled until buffers were placed, so
-// that code is not known.
-TEST(V6ePlanTest, LayoutsDrawnAtRandomReserveWhatIsExpected) {
-  const std::vector<base::Json> drawn = golden_rows("v6e_drawn_steps.jsonl");
-  ASSERT_GE(drawn.size(), 24U);
-  std::vector<double> errors;
-  for (const base::Json& json : drawn) {
+/// Relative errors of what is expected to be placed.
+struct PlacedErrors {
+  std::vector<double> tuning, judging;
+};
+
+/// Of a step that was compiled until its buffers were placed, so that code is not known.
+double placed_error(const base::Json& json, const Estimate& estimate, const std::string& split) {
+  const ReservedRange range = estimate.fit.worst().reserved.value();
+  const double placed = number(json, "placed"), ratio = static_cast<double>(range.expected) / placed;
+  fmt::print("| {} | {} | {} | {} | {:.2f} | {:.3f} |\n", text(json["row"]), text(json["recipe"]), text(json["target"]),
+             split, placed / kGiB, ratio);
+  EXPECT_LE(static_cast<double>(range.least), placed) << json["row"];
+  EXPECT_GE(static_cast<double>(range.most), placed) << json["row"];
+  return std::abs(ratio - 1);
+}
+
+void print_errors(const char* name, const std::vector<double>& errors) {
+  fmt::print("{}: {} rows, {:.1f} % off in the median, {:.1f} % at worst\n", name, errors.size(), 100 * median(errors),
+             100 * worst(errors));
+}
+
+// In loops ZeRO 0 to 2 with recompute and several sequences a chip, all tuning rows: what the rule was mended by. And
+// unrolled blocks, whose rule is coarser: XLA orders the work of all blocks as it likes.
+TEST(V6ePlanTest, PlacedStepsAreWithinWhatIsExpected) {
+  PlacedErrors looped, unrolled;
+  for (const base::Json& json : golden_rows("v6e_placed_steps.jsonl")) {
     const Estimate estimate = estimate_of(json);
-    ASSERT_TRUE(estimate.fit.worst().reserved) << json["row"];
-    const ReservedRange& range = *estimate.fit.worst().reserved;
-    const double placed = number(json, "placed"), ratio = static_cast<double>(range.expected) / placed;
-    fmt::print("| {} | {} | {} | {:.2f} | {:.3f} |\n", text(json["row"]), text(json["recipe"]), text(json["target"]),
-               placed / kGiB, ratio);
-    EXPECT_LE(static_cast<double>(range.least), placed) << json["row"];
-    EXPECT_GE(static_cast<double>(range.most), placed) << json["row"];
-    errors.push_back(std::abs(ratio - 1));
+    PlacedErrors& errors = recipe::has_block_loops(estimate.recipe) ? looped : unrolled;
+    const std::string split = split_of(json);
+    (split == "tuning" ? errors.tuning : errors.judging).push_back(placed_error(json, estimate, split));
   }
-  fmt::print("{:.1f} % off in the median, {:.1f} % at worst\n", 100 * median(errors), 100 * worst(errors));
-  EXPECT_LE(median(errors), 0.05);
-  EXPECT_LE(worst(errors), 0.12);
+  print_errors("in loops, tuning", looped.tuning);
+  print_errors("unrolled, tuning", unrolled.tuning);
+  print_errors("unrolled, judging", unrolled.judging);
+  ASSERT_GE(unrolled.judging.size(), 15U);
+  EXPECT_LE(median(looped.tuning), 0.05);
+  EXPECT_LE(worst(looped.tuning), 0.22) << "scores in bf16 that may be there or not";
+  EXPECT_LE(median(unrolled.judging), 0.12);
+  EXPECT_LE(worst(unrolled.judging), 0.30);
+}
+
+// Drawn from seeds when the rules stood, two of a model that no other row has.
+TEST(V6ePlanTest, LayoutsDrawnAtRandomReserveWhatIsExpected) {
+  std::vector<double> looped, unrolled;
+  for (const base::Json& json : golden_rows("v6e_drawn_steps.jsonl")) {
+    const Estimate estimate = estimate_of(json);
+    (recipe::has_block_loops(estimate.recipe) ? looped : unrolled).push_back(placed_error(json, estimate, "drawn"));
+  }
+  print_errors("in loops, drawn", looped);
+  print_errors("unrolled, drawn", unrolled);
+  ASSERT_GE(looped.size(), 40U);
+  EXPECT_LE(median(looped), 0.05);
+  EXPECT_LE(worst(looped), 0.13);
+  ASSERT_GE(unrolled.size(), 10U);
+  EXPECT_LE(median(unrolled), 0.12);
+  EXPECT_LE(worst(unrolled), 0.30);
 }
 
 TEST(V6ePlanTest, WhatTheCompilerRefusedIsNotSaidToFit) {

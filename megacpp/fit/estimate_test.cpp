@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/estimate.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "megacpp/recipe/parse.h"
+#include "tests/support/assumptions.h"
+
+namespace megacpp::fit {
+namespace {
+
+using testing_support::test_assumptions;
+
+// Wide feed-forwards and long sequences: what blocks keep is most of what a chip needs.
+recipe::Recipe keeping_recipe(const std::vector<std::string>& more = {}) {
+  std::vector<std::string> settings = {"model.pattern=AE",
+                                       "model.depth=16",
+                                       "model.feed_forward.experts=0",
+                                       "model.feed_forward.intermediate=8192",
+                                       "train.precision=bf16",
+                                       "train.batch=4",
+                                       "train.micro_steps=1",
+                                       "train.sequence=4096",
+                                       "layout.data_parallel=4",
+                                       "layout.zero=3",
+                                       "train.recompute.A=none",
+                                       "train.recompute.E=none"};
+  settings.insert(settings.end(), more.begin(), more.end());
+  return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", settings);
+}
+
+// As a launch makes them for a recipe that leaves loops to planning. Code, of which small steps have much, is left out.
+Assumptions with_unrolled_lane(int64_t limit = 0) {
+  Assumptions assumptions = test_assumptions("v6e:2x2", limit);
+  hw::Chip& chip = assumptions.slice.chip;
+  chip.code_bytes_base = chip.code_bytes_per_block = chip.unrolled_code_per_block = 1;
+  assumptions.lane = {.backend = "xla", .hardware = "v6e", .placement = "megacpp"};
+  Lane unrolled = assumptions.lane;
+  unrolled.loops = LaneLoops::off;
+  assumptions.unrolled = UnrolledLane{unrolled, {"loops=off"}};
+  return assumptions;
+}
+
+struct Needed {
+  int64_t looped = 0, unrolled = 0;
+};
+Needed needed(const std::vector<std::string>& more = {}) {
+  const auto bytes = [&](const char* loops) {
+    std::vector<std::string> settings = more;
+    settings.emplace_back(loops);
+    return make_estimate(keeping_recipe(settings), with_unrolled_lane()).reserved.value().total();
+  };
+  return {bytes("xla.loops=on"), bytes("xla.loops=off")};
+}
+
+// Rules for loops are off by 0.12 and 128 MiB at most.
+int64_t too_little(const Needed& bytes) {
+  return static_cast<int64_t>(static_cast<double>(bytes.looped) / 1.13) - (int64_t{128} << 20);
+}
+
+TEST(EstimateTest, BlocksAreUnrolledWhereTheyDoNotFitInLoops) {
+  const Needed bytes = needed();
+  ASSERT_GT(bytes.looped, bytes.unrolled * 5 / 4);
+  const int64_t below = too_little(bytes);
+  const Estimate estimate = make_estimate(keeping_recipe(), with_unrolled_lane(below));
+  EXPECT_EQ(estimate.recipe.xla.loops, "off");
+  EXPECT_NE(estimate.fit.verdict(), FitVerdict::does_not_fit);
+  EXPECT_EQ(estimate.reserved->total(), bytes.unrolled);
+  EXPECT_EQ(estimate.looped_bytes, bytes.looped);
+  EXPECT_EQ(to_text(estimate.lane), "xla v6e placement=megacpp loops=off");
+  EXPECT_NE(loops_text(estimate).find("unrolled (with blocks in loops a chip needs "), std::string::npos);
+  EXPECT_EQ(estimate.requested().xla.loops, "auto");
+  EXPECT_NE(estimate.signature, make_estimate(keeping_recipe(), with_unrolled_lane()).signature) << "another program";
+}
+
+TEST(EstimateTest, LoopsStayWhereTheyFitAndWhereNothingDoes) {
+  const Needed bytes = needed();
+  for (const int64_t limit : {2 * bytes.looped, bytes.unrolled / 2}) {
+    const Estimate estimate = make_estimate(keeping_recipe(), with_unrolled_lane(limit));
+    EXPECT_EQ(estimate.recipe.xla.loops, "auto");
+    EXPECT_FALSE(estimate.looped_bytes);
+    EXPECT_EQ(loops_text(estimate), "");
+    EXPECT_EQ(to_text(estimate.lane), "xla v6e placement=megacpp");
+  }
+}
+
+// Selective recompute in loops needs no more, and is compiled sooner.
+TEST(EstimateTest, MoreRecomputeInLoopsComesBeforeUnrolledBlocks) {
+  const std::vector<std::string> open = {"train.recompute.A=auto", "train.recompute.E=auto"};
+  const int64_t below = too_little(needed());
+  const Estimate estimate = make_estimate(keeping_recipe(open), with_unrolled_lane(below));
+  EXPECT_EQ(estimate.fit.verdict(), FitVerdict::fits);
+  EXPECT_FALSE(estimate.looped_bytes);
+}
+
+TEST(EstimateTest, WhatTheRecipeSaysOfLoopsStays) {
+  const int64_t below = too_little(needed());
+  Assumptions said = with_unrolled_lane(below);
+  said.unrolled.reset();  // as for xla.loops: on
+  const Estimate estimate = make_estimate(keeping_recipe({"xla.loops=on"}), said);
+  EXPECT_EQ(estimate.recipe.xla.loops, "on");
+  EXPECT_EQ(estimate.fit.verdict(), FitVerdict::does_not_fit);
+}
+
+}  // namespace
+}  // namespace megacpp::fit

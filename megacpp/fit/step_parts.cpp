@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/fit/step_parts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "megacpp/fit/parameter_bytes.h"
+#include "megacpp/ops/op_def.h"
+#include "megacpp/plan/parameter_table.h"
+
+namespace megacpp::fit {
+namespace {
+
+constexpr int64_t kF32Bytes = 4, kBf16Bytes = 2;
+
+/// Of forward and backward pass alone: where an update needs more, the peak of the step says nothing of gradients.
+memory::MemoryPlan micro_step_memory(const compile::StagePrograms& chip, const schedule::Target& target) {
+  const std::vector<memory::ProgramPlan>& programs = chip.memory.programs;
+  const auto peak = std::ranges::max_element(programs, {}, &memory::ProgramPlan::temporary_bytes);
+  const size_t micro_step = chip.index_of(compile::ProgramKind::micro_step);
+  if (static_cast<size_t>(peak - programs.begin()) == micro_step) return chip.memory;
+  return memory::plan_memory({&chip.programs[micro_step].graph}, target);
+}
+
+void add_items(const memory::MemoryPlan& memory, StepParts& parts) {
+  for (const memory::Item& item : memory.items) {
+    const bool is_weight = item.role == ir::Role::weight, is_outside = item.letter.empty();
+    if (is_weight && !is_outside) parts.block_weights[item.letter[0]] += item.bytes;
+    if (is_weight && is_outside) parts.outside_weights += item.bytes;
+    if (is_outside && (is_weight || item.role == ir::Role::optimizer)) parts.outside_state += item.bytes;
+    if (item.role == ir::Role::gradient) parts.gradients += item.bytes;
+  }
+}
+
+// Scores have an exponential each.
+void add_scores(const ir::Graph& graph, StepParts& parts) {
+  for (const ir::Node& node : graph.nodes()) {
+    const ops::OpDef& op = ops::op_def(node.op);
+    if (!op.is_work()) continue;
+    const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
+    const int64_t scores = std::llround(op.cost({operands, results, node.attrs}).exponentials);
+    const std::string_view letter = ir::scope_letter(node.scope);
+    if (scores <= parts.scores || letter.empty()) continue;
+    parts.scores = scores;
+    parts.scores_letter = letter[0];
+  }
+}
+
+void add_head(const ir::Graph& graph, StepParts& parts) {
+  for (const ir::Node& node : graph.nodes()) {
+    if (node.op != "dot" || ir::scope_block(node.scope) != "head") continue;
+    parts.logits = kBf16Bytes * graph.type(node.results[0]).elements();
+    parts.head_weight = kF32Bytes * graph.type(node.operands[1]).elements();
+    return;
+  }
+}
+
+int64_t computed_weight_bytes(const plan::Plan& plan, const std::vector<blocks::Parameter>& parameters) {
+  int64_t bytes = 0;
+  for (const blocks::Parameter& parameter : parameters)
+    bytes += kF32Bytes * ir::num_elements(ir::local_shape(parameter.shape, plan::spec_of(plan, parameter).computed,
+                                                          plan.parallel.mesh));
+  return bytes;
+}
+
+}  // namespace
+
+int64_t in_bf16(int64_t f32_bytes) { return f32_bytes * kBf16Bytes / kF32Bytes; }
+
+int64_t StepParts::stored_block_weights() const {
+  int64_t bytes = 0;
+  for (const auto& [letter, of_letter] : block_weights) bytes += of_letter;
+  return bytes;
+}
+
+StepParts step_parts(const recipe::Recipe& recipe, const plan::Plan& plan, const compile::Compiled& compiled,
+                     const schedule::Target& target, const hw::Chip& device) {
+  const compile::StagePrograms& chip = compiled.stages[0];
+  const ir::Graph& micro_step = chip.find(compile::ProgramKind::micro_step).graph;
+  StepParts parts{.arguments = argument_bytes(chip.memory, recipe, device).total(),
+                  .computed_weights = computed_weight_bytes(plan, compiled.parameters),
+                  .all_gradients = plan::state_bytes(plan, compiled.parameters).gradients,
+                  .planned = chip.memory.total_bytes,
+                  .is_planned_peak_in_update = chip.memory.peak_program == "update",
+                  .gradient_chips = plan.parallel.mesh.size(plan.copies)};
+  parts.gathers_weights = plan.layout.zero == 3 && parts.gradient_chips > 1;
+  parts.gathers_updates = plan.layout.zero > 0 && plan.layout.zero < 3 && parts.gradient_chips > 1;
+  parts.sequences = recipe.train.batch / (plan.layout.data_parallel * plan.layout.expert_parallel);
+  add_items(micro_step_memory(chip, target), parts);
+  add_head(micro_step, parts);
+  add_scores(micro_step, parts);
+  return parts;
+}
+
+}  // namespace megacpp::fit

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a compiled training step has of each kind on a chip: the terms that rules for reserved bytes add up.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/hw/chip.h"
+#include "megacpp/plan/plan.h"
+#include "megacpp/recipe/recipe.h"
+#include "megacpp/schedule/target.h"
+
+namespace megacpp::fit {
+
+/// Bytes of a chip, where nothing else is said.
+struct StepParts {
+  int64_t arguments = 0;                  // state and batch (emit/step)
+  std::map<char, int64_t> block_weights;  // in f32, by letter, as stored
+  int64_t outside_weights = 0;            // likewise, of embedding, head and the last norm
+  int64_t outside_state = 0;              // these and what the optimizer keeps for them
+  int64_t computed_weights = 0;           // all in f32, as products have them: gathered where ZeRO 3 shards them
+  int64_t gradients = 0;                  // alive where forward and backward pass need the most
+  int64_t all_gradients = 0;              // as the update gets them
+  int64_t logits = 0;                     // in bf16
+  int64_t head_weight = 0;                // in f32, as its product has it
+  int64_t scores = 0;                     // number of them, of the attention with the most
+  char scores_letter = 0;                 // its letter
+  int64_t planned = 0;                    // the planned peak
+  bool is_planned_peak_in_update = false;
+  int64_t gradient_chips = 1;    // that gradients are reduced over
+  bool gathers_weights = false;  // ZeRO 3 over several of these
+  bool gathers_updates = false;  // ZeRO 1 or 2 over several of these: weights are whole, and put together by the update
+  int64_t sequences = 0;         // in a micro-step of the chip
+
+  int64_t stored_block_weights() const;
+};
+
+/// Of a step without a pipeline that was compiled for `target`.
+StepParts step_parts(const recipe::Recipe& recipe, const plan::Plan& plan, const compile::Compiled& compiled,
+                     const schedule::Target& target, const hw::Chip& device);
+
+/// The same in bf16.
+int64_t in_bf16(int64_t f32_bytes);
+
+}  // namespace megacpp::fit
