@@ -191,8 +191,10 @@ int run_fit(const FitFlags& flags) {
   const recipe::Recipe recipe = flags.recipe->load();
   launch::UsersCatalog catalog(flags.catalog, flags.confirm > 0 ? catalog::Access::write : catalog::Access::read,
                                print_line);
-  const fit::Assumptions assumptions =
+  fit::Assumptions assumptions =
       launch::assumptions_for(recipe, launch::slice_named(hardware_name(flags, recipe), recipe.backend), catalog);
+  // Levels of recompute are searched: in loops selective recompute needs no more than unrolled blocks.
+  assumptions.unrolled.reset();
   // Degrees are what it searches: only keys that no layout there gives an effect.
   const runtime::Backend& backend = runtime::backend_named(assumptions.lane.backend);
   print_without_effect(without_effect_in_any_layout(backend, recipe));

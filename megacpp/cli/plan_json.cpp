@@ -106,6 +106,7 @@ Json reserved_json(const std::optional<fit::ReservedBytes>& reserved) {
           {"update_bytes", reserved->update},
           {"other_bytes", reserved->other},
           {"gap_bytes", reserved->gaps},
+          {"uncertain_bytes", reserved->uncertain},
           {"code_bytes", reserved->code}};
 }
 
@@ -200,7 +201,7 @@ Json plan_json(const PlanReport& r) {
           {"changed_to_fill", changes_json(r.filling)},
           {"without_effect", to_json(r.without_effect)},
           {"recompute", recompute_json(r.estimate)},
-          {"looped_bytes", r.estimate.looped_bytes ? Json(*r.estimate.looped_bytes) : Json()},
+          {"looped_bytes", r.estimate.is_unrolled() ? Json(r.estimate.loops->looped_bytes) : Json()},
           {"fits", r.estimate.fit.fits()},
           {"verdict", fit::fit_verdict_name(r.estimate.fit.verdict())},
           {"groups", groups},

@@ -272,6 +272,34 @@ TEST_F(PlanCommandTest, WhatFitsOnlyWithoutGapsIsSaidToBeClose) {
   EXPECT_NE(text.find("--target v6e:2x2 decides"), std::string::npos) << text;
 }
 
+// What the recipe recomputes does not fit in loops: xla.loops: auto is left to the plan.
+TEST_F(PlanCommandTest, BlocksThatFitOnlyUnrolledAreSaidToBe) {
+  std::vector<std::string> settings = {"model.pattern=AE",
+                                       "model.depth=16",
+                                       "model.feed_forward.experts=0",
+                                       "model.feed_forward.shared_intermediate=0",
+                                       "model.feed_forward.intermediate=16384",
+                                       "train.precision=bf16",
+                                       "train.batch=4",
+                                       "train.micro_steps=1",
+                                       "train.sequence=4096",
+                                       "layout.zero=3",
+                                       "train.recompute=none"};
+  const Json looped = plan_as_json({"--hardware", "v6e:2x2"}, settings);
+  EXPECT_TRUE(looped["looped_bytes"].is_null());
+  const int64_t least = looped["groups"][0]["least_needed_bytes"].get<int64_t>();
+  settings.push_back("hardware.limit=" + std::to_string(least - 1));
+  const Json unrolled = plan_as_json({"--hardware", "v6e:2x2"}, settings);
+  EXPECT_EQ(unrolled["looped_bytes"], looped["groups"][0]["needed_bytes"]);
+  EXPECT_NE(unrolled["groups"][0]["verdict"], "does not fit");
+  const fs::path file = folder_ / "plan.html";
+  const Result shown = plan({"--hardware", "v6e:2x2", "--html", file.string()}, settings);
+  EXPECT_NE(shown.out.find("blocks    unrolled (with blocks in loops a chip needs "), std::string::npos) << shown.out;
+  EXPECT_NE(base::read_file(file).find("unrolled (with blocks in loops a chip needs "), std::string::npos);
+  settings.emplace_back("xla.loops=on");
+  EXPECT_EQ(plan({"--hardware", "v6e:2x2"}, settings).status, 3) << "as the recipe says";
+}
+
 TEST_F(PlanCommandTest, WhatXlaIsExpectedToReserveIsSaidByTerm) {
   const std::vector<std::string> settings = {"train.precision=bf16"};
   const Json reserved = plan_as_json({"--hardware", "v6e:2x2"}, settings)["reserved"];

@@ -6,6 +6,7 @@
 #include "megacpp/cli/print_log.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/launch/assumptions.h"
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/recompute.h"
 #include "megacpp/runtime/backend.h"
@@ -29,7 +30,7 @@ recipe::Recipe planned(const recipe::Recipe& recipe, const std::optional<hw::Sli
   const bool is_recompute_left = std::ranges::any_of(recipe::recompute_letters(recipe.model), [&recipe](char letter) {
     return recipe::recompute_level(recipe, letter) == recipe::kAutoRecompute;
   });
-  const bool are_loops_left = slice && recipe.xla.loops == recipe::Xla{}.loops;
+  const bool are_loops_left = slice && recipe.xla.loops == recipe::kLoopsByPlan;
   if (!is_recompute_left && !are_loops_left) return recipe;
   launch::UsersCatalog catalog(catalog_choice, catalog::Access::read);
   const runtime::FoundHardware hardware = slice ? runtime::FoundHardware{.slice = *slice} : hardware_of_train(recipe);
@@ -38,7 +39,7 @@ recipe::Recipe planned(const recipe::Recipe& recipe, const std::optional<hw::Sli
   const fit::Estimate estimate = fit::make_estimate(recipe, launch::assumptions_for(recipe, hardware, catalog, mesh),
                                                     slice ? fit::FitVerdict::fits : fit::FitVerdict::close);
   if (is_recompute_left) print_line({.topic = "recompute", .text = fit::to_text(estimate.recompute)});
-  if (estimate.looped_bytes) print_line({.topic = "blocks", .text = fit::loops_text(estimate)});
+  if (estimate.is_unrolled()) print_line({.topic = "blocks", .text = fit::loops_text(estimate)});
   return estimate.recipe;
 }
 

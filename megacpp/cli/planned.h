@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipe that would run: what it leaves to planning (train.recompute: auto, xla.loops: auto) decided as `plan` decides it for
-// hardware that is named, and as a launch does for what is here, for commands that compile and do not run.
+// The recipe that would run: what it leaves to planning (train.recompute: auto, xla.loops: auto) decided as `plan`
+// decides it for hardware that is named, and as a launch does for what is here, for commands that compile and do not
+// run.
 #pragma once
 
 #include <optional>

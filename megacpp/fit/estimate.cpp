@@ -127,15 +127,22 @@ Estimate with_recompute(const recipe::Recipe& recipe, const Assumptions& assumpt
   return estimate;
 }
 
-/// The same with blocks unrolled and no more recompute than costs nothing.
-Estimate without_loops(recipe::Recipe recipe, const Assumptions& assumptions) {
-  recipe.xla.loops = "off";
+/// What holds on the lane of unrolled blocks.
+Assumptions on_unrolled_lane(const Assumptions& assumptions) {
   Assumptions there = assumptions;
   UnrolledLane& unrolled = there.unrolled.value();
   there.lane = std::move(unrolled.lane);
   there.features = std::move(unrolled.features);
   there.peaks = std::move(unrolled.peaks);
   there.steps = std::move(unrolled.steps);
+  there.unrolled.reset();
+  return there;
+}
+
+/// With blocks unrolled and no more recompute than costs nothing.
+Estimate without_loops(recipe::Recipe recipe, const Assumptions& assumptions) {
+  recipe.xla.loops = recipe::kUnrolled;
+  const Assumptions there = on_unrolled_lane(assumptions);
   return estimate_of(AutoRecompute(recipe, there), there);
 }
 
@@ -168,7 +175,7 @@ recipe::Recipe Estimate::requested() const {
   recipe::Recipe requested = recipe;
   for (const RecomputeChoice& choice : recompute)
     recipe::set_recompute_level(requested, choice.letter, recipe::kAutoRecompute);
-  if (looped_bytes) requested.xla.loops = recipe::Xla{}.loops;
+  if (loops) requested.xla.loops = recipe::kLoopsByPlan;
   return requested;
 }
 
@@ -214,19 +221,28 @@ catalog::Signature signature_of(const recipe::Recipe& recipe, const Assumptions&
 }
 
 std::string loops_text(const Estimate& estimate) {
-  if (!estimate.looped_bytes) return "";
-  return fmt::format("unrolled (with blocks in loops a chip needs {})", memory::human_bytes(*estimate.looped_bytes));
+  if (!estimate.is_unrolled()) return "";
+  return fmt::format("unrolled (with blocks in loops a chip needs {})",
+                     memory::human_bytes(estimate.loops->looped_bytes));
 }
 
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions, FitVerdict reach,
                        const Ceiling& ceiling) {
   recipe::require_supported(assumptions.cannot_run, assumptions.lane.backend, recipe);
   const Goal goal{reach, ceiling};
+  // A ladder may have decided it since the assumptions were made.
+  if (assumptions.unrolled && recipe.xla.loops == recipe::kUnrolled)
+    return with_recompute(recipe, on_unrolled_lane(assumptions), goal);
   Estimate looped = with_recompute(recipe, assumptions, goal);
-  if (!assumptions.unrolled || goal.is_met(looped, reach)) return looped;
+  if (!assumptions.unrolled || recipe.xla.loops == recipe::kLooped) return looped;
+  const LoopsChoice choice{.looped_bytes = looped.fit.worst().needed()};
+  looped.recipe.xla.loops = recipe::kLooped;
+  looped.loops = choice;
+  if (goal.is_met(looped, reach)) return looped;
   Estimate unrolled = without_loops(recipe, assumptions);
-  if (!goal.is_enough(unrolled) || !goal.is_better(unrolled, looped)) return looped;
-  unrolled.looped_bytes = looped.fit.worst().needed();
+  const bool is_surer = !goal.is_enough(looped) || unrolled.fit.verdict() < looped.fit.verdict();
+  if (!goal.is_enough(unrolled) || !is_surer) return looped;
+  unrolled.loops = choice;
   return unrolled;
 }
 

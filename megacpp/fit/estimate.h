@@ -16,19 +16,24 @@
 #include "megacpp/hw/slice.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/plan/plan.h"
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/recipe/unsupported.h"
 #include "megacpp/schedule/target.h"
 
 namespace megacpp::fit {
 
+/// What xla.loops: auto became: `on` or `off` stands in the recipe.
+struct LoopsChoice {
+  int64_t looped_bytes = 0;  // that a chip needs with blocks in loops
+};
+
 struct Estimate {
   recipe::Recipe recipe;                   // what runs: nothing left to planning
   catalog::Signature signature;            // what the catalog knows it by
   std::vector<RecomputeChoice> recompute;  // what train.recompute: auto became
-  /// Where xla.loops: auto became off: what a chip would need with blocks in loops.
-  std::optional<int64_t> looped_bytes = {};
-  Lane lane = {};  // what is measured of it belongs there
+  std::optional<LoopsChoice> loops = {};   // what xla.loops: auto became, where the plan decided it
+  Lane lane = {};                          // what is measured of it belongs there
   plan::Plan plan;
   compile::Compiled compiled;
   catalog::Correction correction;              // of its peak, by what other launches measured
@@ -40,6 +45,8 @@ struct Estimate {
 
   /// The time of a step as measurements correct it, else as predicted.
   double step_seconds() const;
+  /// Whether the plan took unrolled blocks where the recipe leaves it open.
+  bool is_unrolled() const { return loops && recipe.xla.loops == recipe::kUnrolled; }
   /// What it was made of: with auto where that was left to planning.
   recipe::Recipe requested() const;
   const memory::MemoryPlan& worst_memory() const { return compiled.stages[fit.worst().stage].memory; }
@@ -86,7 +93,7 @@ StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assu
 /// Launches and the ladder take what is close with less recompute: their compiler answers next, and what it refuses is
 /// the next ceiling.
 /// xla.loops: auto is decided here too, where the assumptions have an unrolled lane: loops, which are compiled sooner,
-/// unless no level is as sure with them and unrolled blocks without more recompute are.
+/// unless no level is enough with them, or as sure as unrolled blocks without more recompute are.
 Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumptions,
                        FitVerdict reach = FitVerdict::fits, const Ceiling& ceiling = {});
 /// Within its limits by the least that is needed, and below the ceiling: it fits or is close.

@@ -15,7 +15,7 @@ namespace {
 using testing_support::test_assumptions;
 
 // Wide feed-forwards and long sequences: what blocks keep is most of what a chip needs.
-recipe::Recipe keeping_recipe(const std::vector<std::string>& more = {}) {
+recipe::Recipe wide_activations_recipe(const std::vector<std::string>& more = {}) {
   std::vector<std::string> settings = {"model.pattern=AE",
                                        "model.depth=16",
                                        "model.feed_forward.experts=0",
@@ -47,11 +47,11 @@ Assumptions with_unrolled_lane(int64_t limit = 0) {
 struct Needed {
   int64_t looped = 0, unrolled = 0;
 };
-Needed needed(const std::vector<std::string>& more = {}) {
+Needed needed_in_both(const std::vector<std::string>& more = {}) {
   const auto bytes = [&](const char* loops) {
     std::vector<std::string> settings = more;
     settings.emplace_back(loops);
-    return make_estimate(keeping_recipe(settings), with_unrolled_lane()).reserved.value().total();
+    return make_estimate(wide_activations_recipe(settings), with_unrolled_lane()).reserved.value().total();
   };
   return {bytes("xla.loops=on"), bytes("xla.loops=off")};
 }
@@ -62,26 +62,29 @@ int64_t too_little(const Needed& bytes) {
 }
 
 TEST(EstimateTest, BlocksAreUnrolledWhereTheyDoNotFitInLoops) {
-  const Needed bytes = needed();
+  const Needed bytes = needed_in_both();
   ASSERT_GT(bytes.looped, bytes.unrolled * 5 / 4);
   const int64_t below = too_little(bytes);
-  const Estimate estimate = make_estimate(keeping_recipe(), with_unrolled_lane(below));
+  const Estimate estimate = make_estimate(wide_activations_recipe(), with_unrolled_lane(below));
   EXPECT_EQ(estimate.recipe.xla.loops, "off");
   EXPECT_NE(estimate.fit.verdict(), FitVerdict::does_not_fit);
   EXPECT_EQ(estimate.reserved->total(), bytes.unrolled);
-  EXPECT_EQ(estimate.looped_bytes, bytes.looped);
+  EXPECT_TRUE(estimate.is_unrolled());
+  EXPECT_EQ(estimate.loops->looped_bytes, bytes.looped);
   EXPECT_EQ(to_text(estimate.lane), "xla v6e placement=megacpp loops=off");
   EXPECT_NE(loops_text(estimate).find("unrolled (with blocks in loops a chip needs "), std::string::npos);
   EXPECT_EQ(estimate.requested().xla.loops, "auto");
-  EXPECT_NE(estimate.signature, make_estimate(keeping_recipe(), with_unrolled_lane()).signature) << "another program";
+  EXPECT_NE(estimate.signature, make_estimate(wide_activations_recipe(), with_unrolled_lane()).signature)
+      << "another program";
 }
 
 TEST(EstimateTest, LoopsStayWhereTheyFitAndWhereNothingDoes) {
-  const Needed bytes = needed();
+  const Needed bytes = needed_in_both();
   for (const int64_t limit : {2 * bytes.looped, bytes.unrolled / 2}) {
-    const Estimate estimate = make_estimate(keeping_recipe(), with_unrolled_lane(limit));
-    EXPECT_EQ(estimate.recipe.xla.loops, "auto");
-    EXPECT_FALSE(estimate.looped_bytes);
+    const Estimate estimate = make_estimate(wide_activations_recipe(), with_unrolled_lane(limit));
+    EXPECT_EQ(estimate.recipe.xla.loops, "on") << "nothing is left to planning";
+    EXPECT_EQ(estimate.requested().xla.loops, "auto");
+    EXPECT_FALSE(estimate.is_unrolled());
     EXPECT_EQ(loops_text(estimate), "");
     EXPECT_EQ(to_text(estimate.lane), "xla v6e placement=megacpp");
   }
@@ -90,17 +93,40 @@ TEST(EstimateTest, LoopsStayWhereTheyFitAndWhereNothingDoes) {
 // Selective recompute in loops needs no more, and is compiled sooner.
 TEST(EstimateTest, MoreRecomputeInLoopsComesBeforeUnrolledBlocks) {
   const std::vector<std::string> open = {"train.recompute.A=auto", "train.recompute.E=auto"};
-  const int64_t below = too_little(needed());
-  const Estimate estimate = make_estimate(keeping_recipe(open), with_unrolled_lane(below));
+  const int64_t below = too_little(needed_in_both());
+  const Estimate estimate = make_estimate(wide_activations_recipe(open), with_unrolled_lane(below));
   EXPECT_EQ(estimate.fit.verdict(), FitVerdict::fits);
-  EXPECT_FALSE(estimate.looped_bytes);
+  EXPECT_FALSE(estimate.is_unrolled());
+}
+
+// A compiler decides about either, and loops are compiled sooner.
+TEST(EstimateTest, LoopsThatAreCloseStayWhereUnrolledBlocksAreNoSurer) {
+  const std::vector<std::string> narrow = {"model.feed_forward.intermediate=1024"};
+  const Needed bytes = needed_in_both(narrow);
+  ASSERT_LT(bytes.unrolled, bytes.looped);
+  const Estimate estimate = make_estimate(wide_activations_recipe(narrow), with_unrolled_lane(bytes.looped));
+  EXPECT_EQ(estimate.fit.verdict(), FitVerdict::close);
+  EXPECT_FALSE(estimate.is_unrolled());
+  const Estimate again = make_estimate(estimate.recipe, with_unrolled_lane(bytes.unrolled));
+  EXPECT_EQ(again.recipe.xla.loops, "on") << "what was decided is not decided again";
+}
+
+// What a compiler refused is a ceiling: loops that need as much are out, unrolled blocks below it are not.
+TEST(EstimateTest, BelowACeilingBlocksAreUnrolledToo) {
+  const Needed bytes = needed_in_both();
+  const Estimate estimate =
+      make_estimate(wide_activations_recipe(), with_unrolled_lane(), FitVerdict::close, {.bytes = bytes.looped});
+  EXPECT_TRUE(estimate.is_unrolled());
+  const Estimate again = make_estimate(estimate.recipe, with_unrolled_lane(), FitVerdict::close);
+  EXPECT_EQ(to_text(again.lane), "xla v6e placement=megacpp loops=off") << "as a ladder left it";
+  EXPECT_EQ(again.signature, estimate.signature);
 }
 
 TEST(EstimateTest, WhatTheRecipeSaysOfLoopsStays) {
-  const int64_t below = too_little(needed());
+  const int64_t below = too_little(needed_in_both());
   Assumptions said = with_unrolled_lane(below);
   said.unrolled.reset();  // as for xla.loops: on
-  const Estimate estimate = make_estimate(keeping_recipe({"xla.loops=on"}), said);
+  const Estimate estimate = make_estimate(wide_activations_recipe({"xla.loops=on"}), said);
   EXPECT_EQ(estimate.recipe.xla.loops, "on");
   EXPECT_EQ(estimate.fit.verdict(), FitVerdict::does_not_fit);
 }

@@ -9,6 +9,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
@@ -47,15 +48,19 @@ auto unless_refused(const Plans& plans, const std::function<void(const base::Err
   }
 }
 
-bool is_below_ceiling(const Estimate& estimate) {
-  return std::ranges::any_of(estimate.recompute, &RecomputeChoice::below_ceiling);
+/// Whether planning decided otherwise than it would without the ceiling.
+bool is_below_ceiling(const Estimate& estimate, const Ceiling& ceiling) {
+  const bool is_unrolled_for_it = estimate.is_unrolled() && ceiling.bytes < Ceiling{}.bytes;
+  return is_unrolled_for_it || std::ranges::any_of(estimate.recompute, &RecomputeChoice::below_ceiling);
 }
 
-plan::Changes levels_of(const Estimate& estimate) {
-  plan::Changes levels;
+/// What planning decided, as the recipe would say it.
+plan::Changes decided_by(const Estimate& estimate) {
+  plan::Changes decided;
   for (const RecomputeChoice& choice : estimate.recompute)
-    levels.push_back({recipe::recompute_key(choice.letter), choice.level});
-  return levels;
+    decided.push_back({recipe::recompute_key(choice.letter), choice.level});
+  if (estimate.is_unrolled()) decided.push_back({recipe::kLoopsKey, recipe::kUnrolled});
+  return decided;
 }
 
 class LadderWalk {
@@ -342,11 +347,11 @@ class LadderWalk {
     was_kept_ = true;
     if (needed() < path_.least_needed) path_.least_needed = needed(), path_.least_changes = path_.changes;
     if (!fits(*kept_)) return;
-    // Planned again without the ceiling these would be lower.
-    const plan::Changes levels = is_below_ceiling(*kept_) ? levels_of(*kept_) : plan::Changes{};
-    path_.changes = plan::merged(std::move(path_.changes), levels);
+    // Planned again without the ceiling recompute would be less, and blocks in loops.
+    const plan::Changes decided = is_below_ceiling(*kept_, ceiling_) ? decided_by(*kept_) : plan::Changes{};
+    path_.changes = plan::merged(std::move(path_.changes), decided);
     const bool is_close = kept_->fit.verdict() == FitVerdict::close;
-    note(rung, plan::merged(offer, levels), is_close ? Verdict::close : Verdict::fits, "", &*kept_);
+    note(rung, plan::merged(offer, decided), is_close ? Verdict::close : Verdict::fits, "", &*kept_);
     path_.found = std::move(kept_);
     now_ = &*path_.found;
   }

@@ -20,10 +20,7 @@ constexpr int64_t kLongestSequence = 4096;
 
 // Over so many chips XLA makes all-reduces of reduce-scatters: of the head's gradient in loops, unrolled of all after
 // the backward pass, where there are no sums to add to.
-constexpr int64_t kReducedWhole = 16;
-
-// More or less than any rule says: what no term has, or has too much of, is a large part of a small step.
-constexpr int64_t kSmallBuffers = int64_t{128} << 20;
+constexpr int64_t kChipsReducedWhole = 16;
 
 bool keeps_all(const recipe::Recipe& recipe, char letter) {
   return recipe::recompute_level(recipe, letter) == kKeepsAll;
@@ -80,13 +77,14 @@ struct ScoreBytes {
 // weights are gathered and blocks of another kind keep all; only the former where all recompute with gathered weights.
 // Else recorded steps have the one or the other.
 ScoreBytes score_bytes(const recipe::Recipe& recipe, const StepParts& parts) {
-  const int64_t in_f32 = 4 * parts.scores, in_bf16 = 2 * parts.scores;
-  if (parts.sequences <= 1 || keeps_all(recipe)) return {.expected = in_f32 + in_bf16};
+  if (parts.scores == 0) return {};
+  const int64_t wide = 4 * parts.scores, narrow = 2 * parts.scores;
+  if (parts.sequences <= 1 || keeps_all(recipe)) return {.expected = wide + narrow};
   const std::vector<char> letters = recipe::recompute_letters(recipe.model);
   const auto keeping = std::ranges::count_if(letters, [&](char letter) { return keeps_all(recipe, letter); });
-  if (parts.gathers_weights && keeping == 0) return {.expected = in_f32};
-  if (parts.gathers_weights && !keeps_all(recipe, parts.scores_letter)) return {.expected = in_f32 + in_bf16};
-  return {.expected = in_f32 + in_bf16 / 2, .uncertain = in_bf16 / 2};
+  if (parts.gathers_weights && keeping == 0) return {.expected = wide};
+  if (parts.gathers_weights && !keeps_all(recipe, parts.scores_letter)) return {.expected = wide + narrow};
+  return {.expected = wide + narrow / 2, .uncertain = narrow / 2};
 }
 
 int64_t scaled(double factor, int64_t bytes) { return std::llround(factor * static_cast<double>(bytes)); }
@@ -108,7 +106,7 @@ ReservedBytes in_loops(const recipe::Recipe& recipe, const StepParts& parts, con
   // Behind the backward pass: of several micro-steps, and where the gradient of its weight would be whole beside what
   // several sequences make again.
   const bool is_head_late =
-      has_sums || (parts.sequences > 1 && parts.gradient_chips >= kReducedWhole && !keeps_all(recipe));
+      has_sums || (parts.sequences > 1 && parts.gradient_chips >= kChipsReducedWhole && !keeps_all(recipe));
   return {.arguments = parts.arguments,
           .weights_in_f32 = parts.gathers_weights ? 0 : parts.outside_weights,
           .kept = kept,
@@ -133,7 +131,7 @@ ReservedBytes unrolled(const recipe::Recipe& recipe, const StepParts& parts, con
   // alive at once.
   const int64_t gathered = parts.gathers_weights ? parts.computed_weights / 2 : 0;
   const int64_t converted = has_sums ? in_bf16(stored + gathered) : 0;
-  const bool are_whole = !has_sums && parts.gradient_chips >= kReducedWhole;
+  const bool are_whole = !has_sums && parts.gradient_chips >= kChipsReducedWhole;
   const int64_t gradients = are_whole ? parts.computed_weights : parts.gradients;
   return {.arguments = parts.arguments,
           .weights_in_f32 = parts.gathers_updates ? stored : 0,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What XLA is expected to reserve on a chip for a training step: what is alive at once, as the compiler's own lists of
 // buffers have it, the gaps between these buffers, and code. One rule for blocks in loops and one for unrolled ones,
-// which is coarser: there XLA orders all blocks' work as it likes. Four numbers of the chip's file were fitted to
-// recorded steps; how far off they were on others is in docs/benchmarks.md.
+// which is coarser: there XLA orders all blocks' work as it likes. Numbers of the chip's file were fitted to recorded
+// steps; how far off they were on others is in docs/benchmarks.md.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,9 @@
 
 namespace megacpp::fit {
 
+/// Ranges are as much wider at both ends: what no term has, or has too much of, is a large part of a small step.
+inline constexpr int64_t kSmallBuffers = int64_t{128} << 20;
+
 struct ReservedBytes {
   int64_t arguments = 0;  // state and batch (emit/step)
   /// f32 copies of weights: in loops of embedding and head where they are not gathered (ZeRO 3), unrolled of all where
@@ -30,10 +33,11 @@ struct ReservedBytes {
   /// that blocks keep where ZeRO does not gather them again.
   int64_t weights_in_bf16 = 0;
   int64_t forward = 0;   // weights in bf16 that only the forward loop reads, sums of gradients of earlier micro-steps
-  int64_t head = 0;      // logits, their gradient in the same bytes; the gradient of its weight in f32, the sums
-  int64_t backward = 0;  // gradients, scores of one attention; in loops values of some blocks, unrolled logits
+  int64_t head = 0;      // logits, of several sequences a chip their gradient too; that of its weight in f32, the sums
+  int64_t backward = 0;  // gradients or sums, scores of one attention, logits where the head's comes behind it; in
+                         // loops values of some blocks
   /// When nothing is kept any more: gradients, in loops also what the update makes of all that is outside blocks before
-  /// any of it replaces the old.
+  /// any of it replaces the old, unrolled the logits.
   int64_t update = 0;
   /// What the plan has alive at its peak beyond these, where that is elsewhere, as in an update.
   int64_t other = 0;
@@ -45,7 +49,7 @@ struct ReservedBytes {
   /// Expected to be alive at once.
   int64_t alive() const;
   int64_t total() const { return alive() + gaps + code; }
-  /// No less than arguments and code, and 128 MiB wider at both ends than the rule may be off.
+  /// No less than arguments and code.
   ReservedRange range() const;
 };
 

@@ -114,6 +114,15 @@ TEST(ReservedBytesTest, ScoresOfSeveralSequencesDependOnWhatIsRecomputed) {
   EXPECT_EQ(reserved.range().most, (1375 + 1) * kMiB128);
 }
 
+TEST(ReservedBytesTest, AModelWithoutAttentionHasNoScores) {
+  const Settings settings = {"model.pattern=ME",      "model.depth=8",       "train.precision=bf16",
+                             "train.batch=8",         "train.sequence=64",   "layout.data_parallel=4",
+                             "layout.zero=3",         "train.micro_steps=1", "train.recompute.M=full",
+                             "train.recompute.E=none"};
+  const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings);
+  EXPECT_EQ(make_estimate(recipe, test_assumptions("v6e:2x2")).reserved.value().uncertain, 0);
+}
+
 // Where every chip has weights whole blocks keep them in bf16, in stacks as all that they keep.
 TEST(ReservedBytesTest, CopiesOfWeightsAreNotWhatBlocksKeep) {
   const Planned plan = planned({"layout.zero=1"});

@@ -10,6 +10,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/plan/policy.h"
 #include "megacpp/plan/unused_layout_keys.h"
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/recompute.h"
 
@@ -171,6 +172,7 @@ bool offers(const Recipe& requested, const plan::Changes& changes) {
   const std::vector<const Rung*> rungs = rungs_of(requested.ladder);
   if (rungs.empty()) return changes.empty();
   const auto is_left_to_planning = [&](const std::string& key) {
+    if (key == recipe::kLoopsKey) return requested.xla.loops == recipe::kLoopsByPlan;
     return std::ranges::any_of(recipe::recompute_letters(requested.model), [&](char letter) {
       return key == recipe::recompute_key(letter) &&
              recipe::recompute_level(requested, letter) == recipe::kAutoRecompute;

@@ -137,8 +137,9 @@ PlanLimits limits_of(const Recipe& recipe, const Assumptions& assumptions) {
     limits.least = std::min(limits.least, room(limit));
     limits.most = std::max(limits.most, room(limit));
   }
-  limits.surely = limits.least / (has_rule ? 1 + off : device.gaps_most);
-  limits.possibly = limits.least * (has_rule ? 1 + off : 1 / device.gaps_least);
+  const double beside = has_rule ? static_cast<double>(kSmallBuffers) : 0;
+  limits.surely = (limits.least - beside) / (has_rule ? 1 + off : device.gaps_most);
+  limits.possibly = (limits.least + beside) * (has_rule ? 1 + off : 1 / device.gaps_least);
   return limits;
 }
 
@@ -502,11 +503,7 @@ std::vector<size_t> pareto_front(std::span<const FrontPoint> points) {
   return front;
 }
 
-// Levels of recompute are searched too: in loops selective recompute needs what unrolled blocks need, and is compiled
-// sooner.
-LayoutSearch search_layouts(const Recipe& recipe, const Assumptions& given, const SearchOptions& options) {
-  Assumptions assumptions = given;
-  assumptions.unrolled.reset();
+LayoutSearch search_layouts(const Recipe& recipe, const Assumptions& assumptions, const SearchOptions& options) {
   Search search(recipe, assumptions, options);
   const bool is_long = recipe.train.sequence >= kLongSequence || recipe.layout.context_parallel > 1;
   const bool are_few = recipe.train.batch * recipe.train.micro_steps < assumptions.slice.devices();

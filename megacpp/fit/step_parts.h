@@ -28,7 +28,7 @@ struct StepParts {
   char scores_letter = 0;                 // its letter
   int64_t planned = 0;                    // the planned peak
   bool is_planned_peak_in_update = false;
-  int64_t gradient_chips = 1;    // that gradients are reduced over
+  int64_t gradient_chips = 1;    // that gradients of dense parameters are reduced over
   bool gathers_weights = false;  // ZeRO 3 over several of these
   bool gathers_updates = false;  // ZeRO 1 or 2 over several of these: weights are whole, and put together by the update
   int64_t sequences = 0;         // in a micro-step of the chip

@@ -38,11 +38,12 @@ fit::LaneLoops loops_on(hw::ChipKind kind, const runtime::Backend& backend, cons
 
 /// What plans of TPUs may take instead of loops, where a rule says what unrolled blocks need.
 bool may_be_unrolled(const recipe::Recipe& recipe, const hw::Chip& chip) {
-  return chip.kind == hw::ChipKind::tpu && recipe.xla.loops == recipe::Xla{}.loops &&
+  return chip.kind == hw::ChipKind::tpu && recipe.xla.loops == recipe::kLoopsByPlan &&
          recipe::has_repeated_blocks(recipe.model) && fit::has_reserved_rule(recipe, chip);
 }
 
-std::vector<std::string> features_of(const runtime::Backend& named, hw::ChipKind kind, const recipe::Recipe& recipe) {
+std::vector<std::string> backend_features(const runtime::Backend& named, hw::ChipKind kind,
+                                          const recipe::Recipe& recipe) {
   return named.features ? named.features(with_plugin_for(kind, recipe)) : std::vector<std::string>();
 }
 
@@ -93,7 +94,7 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
                                .fused_attention = recipe.xla.attention == "fused",
                                .kernels_run_there = backend.estimates_with.empty(),
                                .cannot_run = backend.cannot_run,
-                               .features = features_of(named, kind, recipe),
+                               .features = backend_features(named, kind, recipe),
                                .limits = recipe::chip_limits(recipe.hardware, devices),
                                .build = {}};
   assumptions.slice.chip = hw::rates_by(assumptions.slice.chip, backend.name);
@@ -102,8 +103,9 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
   set_gaps(assumptions.slice.chip, backend, assumptions.lane, recipe.model);
   if (may_be_unrolled(recipe, assumptions.slice.chip)) {
     recipe::Recipe unrolled = recipe;
-    unrolled.xla.loops = "off";
-    assumptions.unrolled = fit::UnrolledLane{lane_on(assumptions.slice, unrolled), features_of(named, kind, unrolled)};
+    unrolled.xla.loops = recipe::kUnrolled;
+    assumptions.unrolled =
+        fit::UnrolledLane{lane_on(assumptions.slice, unrolled), backend_features(named, kind, unrolled)};
   }
   catalog.use([&](const catalog::Catalog& open) {
     const auto read = [&](const fit::Lane& lane, auto& peaks, auto& steps) {

@@ -18,6 +18,7 @@
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/lineage/check.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/recompute.h"
 
@@ -61,9 +62,10 @@ runtime::TargetMesh agreed_mesh(const recipe::Recipe& recipe, Agreement& agreeme
           .transport = agreement.transport()};
 }
 
-// Levels that an earlier failure led planning to are decided anew by a later one.
-plan::Changes without_levels_of(const fit::Estimate& estimate, plan::Changes changes) {
+// What an earlier failure led planning to is decided anew by a later one.
+plan::Changes without_decisions_of(const fit::Estimate& estimate, plan::Changes changes) {
   std::erase_if(changes, [&estimate](const plan::Change& change) {
+    if (change.key == recipe::kLoopsKey) return estimate.loops.has_value();
     return std::ranges::any_of(estimate.recompute, [&change](const fit::RecomputeChoice& choice) {
       return change.key == recipe::recompute_key(choice.letter);
     });
@@ -334,7 +336,7 @@ void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
   }
   if (!path.found) give_up(failure, fmt::format("rung {} stop: {}", path.rung, fit::end_text(path)));
   record_failure(failure.report, fmt::format("went on at rung {} with {}", path.rung, fit::to_text(path.changes)));
-  changes_ = plan::merged(without_levels_of(*path.found, std::move(changes_)), path.changes);
+  changes_ = plan::merged(without_decisions_of(*path.found, std::move(changes_)), path.changes);
   rung_ = std::max(rung_, path.rung);
   estimate_ = std::move(path.found);
   log_({"ladder", "runs with " + fit::changed_text(requested_, changes_)});

@@ -65,7 +65,7 @@ Header header_of(const launch::Launch& launch, const RunFacts& facts) {
   header.model.parameters = parameters;
   header.model.hash = signature.model_hash;
   header.batch.data = facts.data;
-  header.program.lane = fit::to_text(launch.assumptions().lane);
+  header.program.lane = fit::to_text(estimate.lane);
   header.program.recompute = recompute_text(launch.recipe(), estimate.requested());
   header.program.features = signature.features;
   header.program.flags = flags_of(launch);

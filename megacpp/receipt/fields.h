@@ -85,7 +85,7 @@ void visit_fields(const Visit& visit, Self& batch) {
 template <typename Visit, Is<Program> Self>
 void visit_fields(const Visit& visit, Self& program) {
   visit("backend", program.backend);
-  visit("lane", program.lane, "hardware, backend and who places the collectives");
+  visit("lane", program.lane, "hardware, backend, who places the collectives, and loops where lanes differ by them");
   visit("path", program.path, "what ran the programs, in its own words");
   visit("precision", program.precision);
   visit("layout", program.layout, "degrees and policy");

@@ -344,8 +344,8 @@ void print_errors(const char* name, const std::vector<double>& errors) {
              100 * worst(errors));
 }
 
-// In loops ZeRO 0 to 2 with recompute and several sequences a chip, all tuning rows: what the rule was mended by. And
-// unrolled blocks, whose rule is coarser: XLA orders the work of all blocks as it likes.
+// In loops ZeRO 0 to 2 with recompute and several sequences a chip, tuning rows but for one: what the rule was mended
+// by. And unrolled blocks, whose rule is coarser: XLA orders the work of all blocks as it likes.
 TEST(V6ePlanTest, PlacedStepsAreWithinWhatIsExpected) {
   PlacedErrors looped, unrolled;
   for (const base::Json& json : golden_rows("v6e_placed_steps.jsonl")) {
@@ -355,11 +355,14 @@ TEST(V6ePlanTest, PlacedStepsAreWithinWhatIsExpected) {
     (split == "tuning" ? errors.tuning : errors.judging).push_back(placed_error(json, estimate, split));
   }
   print_errors("in loops, tuning", looped.tuning);
+  print_errors("in loops, judging", looped.judging);
   print_errors("unrolled, tuning", unrolled.tuning);
   print_errors("unrolled, judging", unrolled.judging);
   ASSERT_GE(unrolled.judging.size(), 15U);
   EXPECT_LE(median(looped.tuning), 0.05);
   EXPECT_LE(worst(looped.tuning), 0.22) << "scores in bf16 that may be there or not";
+  EXPECT_LE(worst(looped.judging), 0.12);
+  EXPECT_LE(worst(unrolled.tuning), 0.20);
   EXPECT_LE(median(unrolled.judging), 0.12);
   EXPECT_LE(worst(unrolled.judging), 0.30);
 }
