@@ -32,8 +32,9 @@ recipe::Recipe with_plugin_for(hw::ChipKind kind, recipe::Recipe recipe) {
 // of the other. On TPUs loops are what every recipe gets unless it or a plan says otherwise: their lane names none.
 fit::LaneLoops loops_on(hw::ChipKind kind, const runtime::Backend& backend, const recipe::Recipe& recipe) {
   if (kind == hw::ChipKind::host || !backend.emits_stablehlo) return fit::LaneLoops::any;
-  if (!recipe::has_block_loops(with_plugin_for(kind, recipe))) return fit::LaneLoops::off;
-  return kind == hw::ChipKind::gpu ? fit::LaneLoops::on : fit::LaneLoops::any;
+  const bool has_loops = recipe::has_block_loops(with_plugin_for(kind, recipe));
+  if (kind == hw::ChipKind::gpu) return has_loops ? fit::LaneLoops::on : fit::LaneLoops::off;
+  return has_loops || !recipe::has_repeated_blocks(recipe.model) ? fit::LaneLoops::any : fit::LaneLoops::off;
 }
 
 /// What plans of TPUs may take instead of loops, where a rule says what unrolled blocks need.

@@ -110,6 +110,7 @@ TEST(BackendHardwareTest, LanesOfTpusNameUnrolledBlocks) {
   };
   EXPECT_EQ(lane({"xla.loops=on"}), lane({}));
   EXPECT_EQ(lane({"xla.loops=off"}), "xla v6e placement=megacpp loops=off");
+  EXPECT_EQ(lane({"xla.loops=off", "model.depth=2"}), lane({})) << "no block repeats";
 }
 
 // Planning may unroll blocks where the recipe leaves it open and a rule says what they need.
