@@ -6,43 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/recipe/parse.h"
-#include "tests/support/assumptions.h"
+#include "tests/support/unrolled_blocks.h"
 
 namespace megacpp::fit {
 namespace {
 
-using testing_support::test_assumptions;
-
-// Wide feed-forwards and long sequences: what blocks keep is most of what a chip needs.
-recipe::Recipe wide_activations_recipe(const std::vector<std::string>& more = {}) {
-  std::vector<std::string> settings = {"model.pattern=AE",
-                                       "model.depth=16",
-                                       "model.feed_forward.experts=0",
-                                       "model.feed_forward.intermediate=8192",
-                                       "train.precision=bf16",
-                                       "train.batch=4",
-                                       "train.micro_steps=1",
-                                       "train.sequence=4096",
-                                       "layout.data_parallel=4",
-                                       "layout.zero=3",
-                                       "train.recompute.A=none",
-                                       "train.recompute.E=none"};
-  settings.insert(settings.end(), more.begin(), more.end());
-  return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", settings);
-}
-
-// As a launch makes them for a recipe that leaves loops to planning. Code, of which small steps have much, is left out.
-Assumptions with_unrolled_lane(int64_t limit = 0) {
-  Assumptions assumptions = test_assumptions("v6e:2x2", limit);
-  hw::Chip& chip = assumptions.slice.chip;
-  chip.code_bytes_base = chip.code_bytes_per_block = chip.unrolled_code_per_block = 1;
-  assumptions.lane = {.backend = "xla", .hardware = "v6e", .placement = "megacpp"};
-  Lane unrolled = assumptions.lane;
-  unrolled.loops = LaneLoops::off;
-  assumptions.unrolled = UnrolledLane{unrolled, {"loops=off"}};
-  return assumptions;
-}
+using testing_support::wide_activations_recipe;
+using testing_support::with_unrolled_lane;
 
 struct Needed {
   int64_t looped = 0, unrolled = 0;
