@@ -7,6 +7,7 @@
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/recompute.h"
+#include "tests/support/unrolled_blocks.h"
 
 namespace megacpp::fit {
 namespace {
@@ -456,6 +457,79 @@ TEST(LadderTest, TheRecomputeRungStartsFromWhatAutoBecame) {
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 1u);
   EXPECT_EQ(to_text(path.changes), "train.recompute.E=selective");
+}
+
+// Where plans may unroll blocks: of a recipe that leaves loops to them.
+MakeEstimate with_loops_by_plan(int64_t limit = 0) {
+  return [limit](const recipe::Recipe& recipe, const Ceiling& ceiling) {
+    return make_estimate(recipe, testing_support::with_unrolled_lane(limit), FitVerdict::close, ceiling);
+  };
+}
+
+const plan::Changes kHalfTheBatch = {{"train.batch", "4"}, {"train.micro_steps", "2"}};
+
+recipe::Recipe batch_of_eight(const std::vector<std::string>& more = {}) {
+  std::vector<std::string> settings = {"train.batch=8", "ladder.rungs=[batch]"};
+  settings.insert(settings.end(), more.begin(), more.end());
+  return testing_support::wide_activations_recipe(settings);
+}
+
+// What half of the batch needs in loops has failed. Planning without the failure would take loops again: that blocks
+// are unrolled is a change to remember, and is named with the rung's own.
+TEST(LadderTest, BelowACeilingUnrolledBlocksAreAChange) {
+  const MakeEstimate make = with_loops_by_plan();
+  const recipe::Recipe recipe = batch_of_eight();
+  const Estimate first = make(recipe, {}), half = make(with_changes(recipe, kHalfTheBatch), {});
+  ASSERT_EQ(first.recipe.xla.loops, "on");
+  ASSERT_EQ(half.recipe.xla.loops, "on");
+  const Ceiling ceiling{half.fit.worst().needed()};
+  const LadderPath path = walk_ladder(first, make, ceiling);
+  ASSERT_TRUE(path.found) << to_text(path);
+  EXPECT_TRUE(path.found->is_unrolled());
+  EXPECT_LT(path.found->fit.worst().needed(), ceiling.bytes);
+  EXPECT_EQ(to_text(path.changes), "train.batch=4 train.micro_steps=2 xla.loops=off");
+  EXPECT_EQ(path.attempts.back().changes, path.changes) << to_text(path);
+  EXPECT_EQ(changed_text(recipe, path.changes),
+            "train.batch=4 (was 8), train.micro_steps=2 (was 1), xla.loops=off (was auto)");
+  const Estimate again = make(with_changes(first.requested(), path.changes), {});
+  EXPECT_EQ(again.recipe, path.found->recipe) << "the changes alone lead there";
+  EXPECT_EQ(again.lane, path.found->lane);
+  EXPECT_EQ(again.fit.worst().needed(), path.found->fit.worst().needed());
+}
+
+TEST(LadderTest, BelowACeilingLoopsThatAreEnoughStay) {
+  const MakeEstimate make = with_loops_by_plan();
+  const recipe::Recipe recipe = batch_of_eight();
+  const Estimate first = make(recipe, {});
+  const LadderPath path = walk_ladder(first, make, {first.fit.worst().needed()});
+  ASSERT_TRUE(path.found) << to_text(path);
+  EXPECT_EQ(path.found->recipe.xla.loops, "on");
+  EXPECT_EQ(path.changes, kHalfTheBatch) << to_text(path);
+}
+
+// The limit is there for the next plan too, which decides the same by itself.
+TEST(LadderTest, WhatALimitUnrollsIsNoChangeOfTheLadders) {
+  const recipe::Recipe recipe = batch_of_eight();
+  const Estimate half = with_loops_by_plan()(with_changes(recipe, kHalfTheBatch), {});
+  const MakeEstimate make = with_loops_by_plan(half.fit.worst().least_needed() - 1);
+  const Estimate first = make(recipe, {});
+  ASSERT_FALSE(first.fit.may_fit());
+  const LadderPath path = walk_ladder(first, make);
+  ASSERT_TRUE(path.found) << to_text(path);
+  EXPECT_TRUE(path.found->is_unrolled());
+  EXPECT_EQ(path.found->loops->looped_bytes, half.fit.worst().needed());
+  EXPECT_EQ(path.changes, kHalfTheBatch) << to_text(path);
+  EXPECT_TRUE(make(with_changes(first.requested(), path.changes), {}).is_unrolled());
+}
+
+// A recipe that wants loops gets them from the ladder too.
+TEST(LadderTest, BelowACeilingTheRecipesOwnLoopsStay) {
+  const MakeEstimate make = with_loops_by_plan();
+  const recipe::Recipe recipe = batch_of_eight({"xla.loops=on"});
+  const int64_t half = make(with_changes(recipe, kHalfTheBatch), {}).fit.worst().needed();
+  const LadderPath path = walk_ladder(make(recipe, {}), make, {half});
+  EXPECT_FALSE(path.found) << to_text(path);
+  EXPECT_EQ(to_text(path).find("xla.loops"), std::string::npos) << to_text(path);
 }
 
 }  // namespace

@@ -74,5 +74,19 @@ TEST(RungsTest, ThePolicySaysWhatMayBeChanged) {
   EXPECT_FALSE(changes_experiment(batch));
 }
 
+TEST(RungsTest, LoopsAreOfferedWhereTheyAreLeftToPlanning) {
+  const plan::Changes unrolled = {{"xla.loops", "off"}};
+  const auto offered = [&](const std::string& rungs, const std::string& loops) {
+    return offers(recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
+                               std::vector<std::string>{"ladder.rungs=" + rungs, "xla.loops=" + loops}),
+                  unrolled);
+  };
+  EXPECT_TRUE(offered("[batch]", "auto"));
+  EXPECT_FALSE(offered("[batch]", "on")) << "the recipe gives it";
+  EXPECT_FALSE(offered("[batch]", "off")) << "nothing was left to decide";
+  EXPECT_FALSE(offered("[]", "auto")) << "no rungs, no answer to a failure";
+  EXPECT_FALSE(changes_experiment(unrolled));
+}
+
 }  // namespace
 }  // namespace megacpp::fit
