@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "megacpp/base/file.h"
 #include "megacpp/fit/parameter_bytes.h"
 #include "megacpp/fit/stacked_bytes.h"
 #include "megacpp/recipe/parse.h"
 #include "tests/support/assumptions.h"
+#include "tests/support/temporary_folder.h"
 
 namespace megacpp::fit {
 namespace {
@@ -306,6 +309,73 @@ TEST(ReservedBytesTest, NothingIsExpectedWhereNoRuleIsKnown) {
   Assumptions own_kernels = test_assumptions("v6e:2x2");
   own_kernels.slice.chip.reserved_per_alive = 0;
   EXPECT_FALSE(planned({}, own_kernels).reserved);
+}
+
+// A TPU of the user's own, as hardware is named: with what its file says of a step's memory beside what it must.
+std::string users_tpu(const testing_support::TemporaryFolder& folder, const std::string& of_memory) {
+  const std::filesystem::path file = folder / "ours.yaml";
+  base::write_file_atomically(
+      file,
+      "title: A chip of ours\nkind: tpu\n"
+      "memory: {nominal: 32GiB, usable: 31GiB, alignment: 512, bandwidth: 1e12" +
+          of_memory +
+          "}\n"
+          "compute: {bf16: 100e12}\n"
+          "links:\n  - {name: ici, scope: slice, bytes_per_second: 100e9, ports: 4, latency: 1e-6}\n"
+          "slices: {shape: torus, valid: [2x2], host: 2x2}\n");
+  return file.string() + ":2x2";
+}
+
+constexpr const char* kBothWays[] = {"xla.loops=on", "xla.loops=off"};
+
+TEST(ReservedBytesTest, AUsersChipWithoutARuleIsJudgedByTheGapsOfItsFileBothWays) {
+  const testing_support::TemporaryFolder folder;
+  const Assumptions assumptions =
+      test_assumptions(users_tpu(folder, ", code_least: 10e6, code_most: 20e6, gaps_most: 1.5, gaps_least: 0.5"));
+  for (const char* loops : kBothWays) {
+    const Planned plan = planned({loops}, assumptions);
+    EXPECT_FALSE(plan.reserved) << loops;
+    const ChipGroup worst = plan.estimate.fit.worst();
+    EXPECT_EQ(worst.needed(), worst.planned + 20'000'000) << loops;
+    EXPECT_EQ(worst.least_needed(), std::max(times(0.5, worst.planned), worst.state) + 10'000'000) << loops;
+    EXPECT_EQ(worst.most_needed(), times(1.5, worst.planned) + 20'000'000) << loops;
+  }
+}
+
+// Nothing is taken from a chip that is known better: the plan alone is left.
+TEST(ReservedBytesTest, AUsersChipOfWhichNothingIsKnownIsJudgedByThePlanBothWays) {
+  const testing_support::TemporaryFolder folder;
+  const std::string hardware = users_tpu(folder, "");
+  for (const char* loops : kBothWays) {
+    const Planned plan = planned({loops}, test_assumptions(hardware));
+    EXPECT_FALSE(plan.reserved) << loops;
+    const ChipGroup worst = plan.estimate.fit.worst();
+    EXPECT_FALSE(worst.has_range()) << loops;
+    EXPECT_EQ(worst.least_needed(), worst.planned) << loops;
+    EXPECT_EQ(worst.most_needed(), worst.planned) << loops;
+    const auto verdict = [&](int64_t limit) {
+      return planned({loops}, test_assumptions(hardware, limit)).estimate.fit.verdict();
+    };
+    EXPECT_EQ(verdict(worst.planned), FitVerdict::fits) << loops;
+    EXPECT_EQ(verdict(worst.planned - 1), FitVerdict::does_not_fit) << loops;
+  }
+}
+
+TEST(ReservedBytesTest, AUsersChipWithARuleHasItsOwnNumbersBothWays) {
+  const testing_support::TemporaryFolder folder;
+  const Assumptions assumptions =
+      test_assumptions(users_tpu(folder,
+                                 ", reserved_per_alive: 1.1, alive_blocks: 3, code_base: 2e6, code_per_block: 30e6, "
+                                 "reserved_off_most: 0.2, unrolled_per_alive: 1.2, unrolled_code_per_block: 40e6, "
+                                 "unrolled_off_most: 0.4"));
+  const Planned looped = planned({"xla.loops=on"}, assumptions), unrolled = planned({"xla.loops=off"}, assumptions);
+  ASSERT_TRUE(looped.reserved && unrolled.reserved);
+  EXPECT_EQ(looped.reserved->gaps, times(1.1 - 1, looped.reserved->alive()));
+  EXPECT_EQ(looped.reserved->code, 2'000'000 + 2 * 30'000'000);
+  EXPECT_EQ(looped.reserved->off_most, 0.2);
+  EXPECT_EQ(unrolled.reserved->gaps, times(1.2 - 1, unrolled.reserved->alive()));
+  EXPECT_EQ(unrolled.reserved->code, 2'000'000 + 8 * 40'000'000);
+  EXPECT_EQ(unrolled.reserved->off_most, 0.4);
 }
 
 }  // namespace

@@ -255,6 +255,60 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
   }
 }
 
+// With five of them blocks in loops would have a rule and unrolled ones zeros for one.
+TEST_F(ChipLibraryTest, NumbersOfReservedBytesAreReadTogether) {
+  const std::vector<std::pair<std::string, std::string>> numbers = {
+      {"reserved_per_alive", "1.1"},      {"alive_blocks", "3"},        {"code_base", "2e6"},
+      {"code_per_block", "30e6"},         {"reserved_off_most", "0.2"}, {"unrolled_per_alive", "1.2"},
+      {"unrolled_code_per_block", "4e7"}, {"unrolled_off_most", "0.4"}};
+  const auto with_numbers = [&](const auto& is_given) {
+    std::string text = kMine, more = "500e9";
+    for (const auto& [key, value] : numbers)
+      if (is_given(key)) more += ", " + key + ": " + value;
+    return text.replace(text.find("500e9"), 5, more);
+  };
+  const auto expect_refused = [&](const std::string& text) {
+    const base::Problem problem = refused(text);
+    EXPECT_NE(problem.wanted.find("all eight or none"), std::string::npos) << text;
+    for (const auto& [key, value] : numbers) EXPECT_NE(problem.got.find(key), std::string::npos) << key << "\n" << text;
+  };
+  for (const auto& [left_out, value] : numbers)
+    expect_refused(with_numbers([&left_out = left_out](const std::string& key) { return key != left_out; }));
+  expect_refused(with_numbers([](const std::string& key) { return !key.starts_with("unrolled_"); }));
+  expect_refused(with_numbers([](const std::string& key) { return key.starts_with("unrolled_"); }));
+
+  const Chip all = find_chip(write("all.yaml", with_numbers([](const std::string&) { return true; })), {});
+  EXPECT_EQ(all.reserved_per_alive, 1.1);
+  EXPECT_EQ(all.alive_blocks, 3);
+  EXPECT_EQ(all.code_bytes_base, 2'000'000);
+  EXPECT_EQ(all.code_bytes_per_block, 30'000'000);
+  EXPECT_EQ(all.reserved_off_most, 0.2);
+  EXPECT_EQ(all.unrolled_per_alive, 1.2);
+  EXPECT_EQ(all.unrolled_code_per_block, 40'000'000);
+  EXPECT_EQ(all.unrolled_off_most, 0.4);
+  const Chip none = find_chip(write("none.yaml", kMine), {});
+  EXPECT_EQ(none.reserved_per_alive + none.alive_blocks + none.reserved_off_most, 0);
+  EXPECT_EQ(none.unrolled_per_alive + none.unrolled_off_most, 0);
+  EXPECT_EQ(none.code_bytes_base + none.code_bytes_per_block + none.unrolled_code_per_block, 0);
+  EXPECT_EQ(none.fact("memory.reserved_per_alive"), nullptr) << "nothing stands for what the file does not say";
+}
+
+TEST_F(ChipLibraryTest, AFileHasTheRuleOfTheChipItExtendsWithItsOwnNumbers) {
+  write("ours.yaml", "extends: v6e\nmemory: {unrolled_per_alive: 1.2}\n");
+  const Chip ours = find_chip("ours", places()), v6e = find_chip("v6e", {});
+  EXPECT_EQ(ours.unrolled_per_alive, 1.2);
+  EXPECT_EQ(ours.unrolled_code_per_block, v6e.unrolled_code_per_block);
+  EXPECT_EQ(ours.unrolled_off_most, v6e.unrolled_off_most);
+  EXPECT_EQ(ours.reserved_per_alive, v6e.reserved_per_alive);
+  const Fact* const changed = ours.fact("memory.unrolled_per_alive");
+  const Fact* const inherited = ours.fact("memory.unrolled_off_most");
+  ASSERT_TRUE(changed != nullptr && inherited != nullptr);
+  EXPECT_TRUE(changed->source.ends_with("ours.yaml")) << changed->source;
+  EXPECT_EQ(inherited->source, v6e.fact("memory.unrolled_off_most")->source);
+  EXPECT_NE(refused("extends: v5e\nmemory: {unrolled_per_alive: 1.2}\n").got.find("a part of"), std::string::npos)
+      << "that one has no rule to change";
+}
+
 TEST_F(ChipLibraryTest, WholeNumbersMayHaveAnExponentAndBytesAUnit) {
   std::string text = kMine;
   text.replace(text.find("16GiB"), 5, "17.2GB")
