@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layouts of training steps that nobody chose, drawn from a seed: what judges rules that were fitted to chosen ones."""
+import math
+import random
+
+SLICES = {"v6e:2x2": 4, "v6e:2x4": 8, "v6e:4x4": 16, "v6e:4x8": 32, "v6e:8x8": 64}
+LEVELS = ("none", "selective", "full")
+# Recipes by their file, with the letters of their pattern and the depths that are drawn, whole repeats of it. The pattern of
+# nam56r-1b is cut to four blocks: the compiler takes a third of the time.
+MODELS = {
+    "recipes/nam52-1b.yaml": ("AE", (24, 40, 52)),
+    "recipes/nam56r-1b.yaml": ("AEMR", (16, 28, 56)),
+    "bench/recipes/dense-1b.yaml": ("AE", (24, 32, 40)),
+    "bench/recipes/llama-7b.yaml": ("AE", (64,)),
+}
+UNROLLED_DEPTHS = (8, 12, 16, 24)
+
+
+def powers(most):
+    return [2 ** i for i in range(int(math.log2(most)) + 1)]
+
+
+def draw(dice, has_loops):
+    """(recipe, target, settings) of one layout. Whether it is legal and fits a chip, a plan says."""
+    recipe = dice.choice(list(MODELS))
+    letters, depths = MODELS[recipe]
+    target = dice.choice(list(SLICES))
+    tensor, context = dice.choice((1, 1, 2, 4)), dice.choice((1, 1, 1, 2))
+    apart = max(1, SLICES[target] // (tensor * context))  # chips with sequences of their own
+    expert = dice.choice(powers(min(apart, 8))) if "M" in letters else 1
+    sequences = dice.choice((1, 1, 2, 4))
+    settings = {
+        "layout.data_parallel": apart // expert,
+        "layout.expert_parallel": expert,
+        "layout.tensor_parallel": tensor,
+        "layout.context_parallel": context,
+        "layout.zero": dice.choice((0, 1, 2, 3, 3)),
+        "layout.sequence_parallel": "true" if dice.random() < 0.75 else "false",
+        "train.sequence": dice.choice((1024, 2048, 4096)),
+        "train.batch": apart * sequences,
+        "train.micro_steps": dice.choice((1, 1, 2, 4)),
+        "train.precision": "bf16",
+        "model.pattern": letters,
+        "model.depth": dice.choice(depths if has_loops else UNROLLED_DEPTHS),
+        "xla.loops": "on" if has_loops else "off",
+    }
+    return recipe, target, settings | {f"train.recompute.{letter}": dice.choice(LEVELS) for letter in letters}
+
+
+def drawn_rows(seed, count, is_taken):
+    """{row: (recipe, target, settings)} of `count` layouts for which is_taken(recipe, target, settings), three in four with
+    blocks in loops. A row has the number of its draw, whatever was left out before it."""
+    dice = random.Random(seed)
+    rows = {}
+    for number in range(100 * count):
+        drawn = draw(dice, has_loops=dice.random() < 0.75)
+        if is_taken(*drawn):
+            rows[f"drawn-{seed}-{number}"] = drawn
+        if len(rows) == count:
+            break
+    return rows
