@@ -23,14 +23,20 @@ memory::MemoryPlan micro_step_memory(const compile::StagePrograms& chip, const s
   return memory::plan_memory({&chip.programs[micro_step].graph}, target);
 }
 
-void add_items(const memory::MemoryPlan& memory, StepParts& parts) {
-  for (const memory::Item& item : memory.items) {
+void add_state(const memory::MemoryPlan& step, StepParts& parts) {
+  for (const memory::Item& item : step.items) {
     const bool is_weight = item.role == ir::Role::weight, is_outside = item.letter.empty();
     if (is_weight && !is_outside) parts.block_weights[item.letter[0]] += item.bytes;
     if (is_weight && is_outside) parts.outside_weights += item.bytes;
     if (is_outside && (is_weight || item.role == ir::Role::optimizer)) parts.outside_state += item.bytes;
-    if (item.role == ir::Role::gradient) parts.gradients += item.bytes;
   }
+}
+
+int64_t gradient_bytes(const memory::MemoryPlan& micro_step) {
+  int64_t bytes = 0;
+  for (const memory::Item& item : micro_step.items)
+    if (item.role == ir::Role::gradient) bytes += item.bytes;
+  return bytes;
 }
 
 // Scores have an exponential each.
@@ -87,7 +93,8 @@ StepParts step_parts(const recipe::Recipe& recipe, const plan::Plan& plan, const
   parts.gathers_weights = plan.layout.zero == 3 && parts.gradient_chips > 1;
   parts.gathers_updates = plan.layout.zero > 0 && plan.layout.zero < 3 && parts.gradient_chips > 1;
   parts.sequences = recipe.train.batch / (plan.layout.data_parallel * plan.layout.expert_parallel);
-  add_items(micro_step_memory(chip, target), parts);
+  parts.gradients = gradient_bytes(micro_step_memory(chip, target));
+  add_state(chip.memory, parts);
   add_head(micro_step, parts);
   add_scores(micro_step, parts);
   return parts;

@@ -207,6 +207,7 @@ TEST(StepPartsTest, WhereAnUpdateHasThePeakWeightsAndLogitsAreTheMicroSteps) {
   ASSERT_TRUE(parts.is_planned_peak_in_update);
   EXPECT_EQ(parts.block_weights, whole_block_weights(4, hidden));
   EXPECT_EQ(parts.outside_weights, f32_bytes(2 * kVocabulary * hidden + hidden));
+  EXPECT_GT(parts.outside_state, parts.outside_weights) << "moments too, of which the micro-step has none";
   EXPECT_EQ(parts.logits, 2 * length * kVocabulary);
   EXPECT_EQ(parts.scores, kQueryHeads * length * (length + 1) / 2);
   EXPECT_GE(parts.gradients, parts.all_gradients) << "sums of earlier micro-steps";

@@ -2,6 +2,7 @@
 #include "megacpp/launch/assumptions.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "megacpp/blocks/feed_forward.h"
 #include "megacpp/fit/reserved_bytes.h"
@@ -71,6 +72,12 @@ void set_gaps(hw::Chip& chip, const runtime::Backend& backend, const fit::Lane& 
     chip.gaps_most = chip.loops_gaps_most;
 }
 
+// XLA serves programs out of a pool, on GPUs.
+void set_pool(hw::Chip& chip, const runtime::Backend& backend) {
+  if (chip.kind == hw::ChipKind::gpu && backend.emits_stablehlo)
+    chip.usable_bytes = std::llround(hw::kXlaPoolShare * static_cast<double>(chip.usable_bytes));
+}
+
 }  // namespace
 
 fit::Lane lane_on(const hw::Slice& slice, const recipe::Recipe& recipe) {
@@ -102,6 +109,7 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
   assumptions.build = build_of(recipe, assumptions.slice);
   assumptions.lane = lane_on(assumptions.slice, recipe);
   set_gaps(assumptions.slice.chip, backend, assumptions.lane, recipe.model);
+  set_pool(assumptions.slice.chip, backend);
   if (may_be_unrolled(recipe, assumptions.slice.chip)) {
     recipe::Recipe unrolled = recipe;
     unrolled.xla.loops = recipe::kUnrolled;

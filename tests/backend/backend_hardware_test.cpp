@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -130,6 +131,19 @@ TEST(BackendHardwareTest, TpuPlansKnowTheLaneOfUnrolledBlocks) {
   EXPECT_FALSE(assumptions("v6e:2x2", {"model.depth=2"}).unrolled) << "nothing repeats";
   EXPECT_FALSE(assumptions("v5e:2x2", {}).unrolled) << "its file says nothing";
   EXPECT_FALSE(assumptions("h200:1", {}).unrolled);
+}
+
+// What its client is told to take (runtime/pjrt/process_part); kernels of ours and TPUs have all that programs may use.
+TEST(BackendHardwareTest, OnGpusXlaHasItsPoolAlone) {
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  const auto limit = [&](const char* hardware, const char* backend) {
+    const recipe::Recipe recipe = test_recipe({backend, "train.precision=bf16"});
+    return launch::assumptions_for(recipe, hw::parse_target(hardware), none).slice.chip.usable_bytes;
+  };
+  const int64_t usable = hw::parse_target("h200:1").chip.usable_bytes;
+  EXPECT_EQ(limit("h200:1", "backend=xla"), std::llround(0.9 * static_cast<double>(usable)));
+  EXPECT_EQ(limit("h200:1", "backend=cuda"), usable);
+  EXPECT_EQ(limit("v6e:1x1", "backend=xla"), hw::parse_target("v6e:1x1").chip.usable_bytes);
 }
 
 // What the chip's file says of compiled steps was measured with blocks unrolled.

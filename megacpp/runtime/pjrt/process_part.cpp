@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "megacpp/base/error.h"
+#include "megacpp/hw/chip.h"
 #include "megacpp/runtime/cuda/gpu.h"
 #include "megacpp/runtime/fault_injection.h"
 
@@ -16,9 +17,6 @@ namespace {
 
 using plugins::OverProcesses;
 using plugins::PluginKind;
-
-// Of a GPU's memory, that a client of XLA takes when it is not told.
-constexpr float kUsualFraction = 0.75F;
 
 std::string chips_words(const std::vector<int64_t>& chips) {
   std::string words;
@@ -94,12 +92,13 @@ ClientRequest request_for(const ProcessPart& part, PluginKind kind) {
   ClientRequest request{.devices = std::ssize(part.local_chips()), .options = {}, .store = part.store};
   // Only the CPU plugin makes as many devices as it is asked for, and refuses nothing else by this name.
   if (kind == PluginKind::cpu) request.options.push_back({"cpu_device_count", request.devices});
+  if (kind == PluginKind::cuda)
+    request.options.push_back(
+        {"memory_fraction", static_cast<float>(hw::kXlaPoolShare) / static_cast<float>(part.gpus.sharers)});
   if (!part.store || plugins::info_of(kind).over_processes != OverProcesses::by_options) return request;
   request.options.push_back({"node_id", part.process});
   request.options.push_back({"num_nodes", static_cast<int64_t>(part.chips.size())});
   request.options.push_back({"visible_devices", part.gpus.devices});
-  if (part.gpus.sharers > 1)
-    request.options.push_back({"memory_fraction", kUsualFraction / static_cast<float>(part.gpus.sharers)});
   return request;
 }
 

@@ -15,6 +15,7 @@ constexpr const char* kTorus = R"({
     "code_least": {"value": 37680640, "source": "own"}, "code_most": {"value": 563241984, "source": "own"},
     "gaps_most": {"value": 1.4, "source": "own"}, "gaps_least": 0.8, "reserved_per_alive": 1.01, "alive_blocks": 2,
     "code_base": 1e6, "code_per_block": 25e6, "reserved_off_most": 0.15,
+    "unrolled_per_alive": 1.05, "unrolled_code_per_block": 17e6, "unrolled_off_most": 0.3,
     "compiler": "Built on Nov 1 2026"},
   "compute": {"source": "page", "bf16": 918e12, "int8": 1836e12},
   "tiles": {"source": "own", "lanes": 128, "rows": {"8": 8, "16": 8, "32": 8}, "tall_rows": {"8": 32}},

@@ -103,8 +103,16 @@ TEST_F(JoinedClientsTest, AKindThatCannotIsRefusedBeforeItIsLoaded) {
 
 TEST(ProcessPartTest, OneProcessAsksForNothingElse) {
   const ProcessPart part{.chips = {{0, 1}}};
-  EXPECT_TRUE(request_for(part, PluginKind::cuda).options.empty());
+  EXPECT_TRUE(request_for(part, PluginKind::tpu).options.empty());
   EXPECT_EQ(request_for(part, PluginKind::cpu).options, (std::vector<NamedValue>{{"cpu_device_count", int64_t{2}}}));
+}
+
+// What plans count on (hw::kXlaPoolShare); of a GPU that several processes use, each has its part.
+TEST(ProcessPartTest, OnGpusThePoolIsAskedFor) {
+  ProcessPart part{.chips = {{0}}};
+  EXPECT_EQ(request_for(part, PluginKind::cuda).options, (std::vector<NamedValue>{{"memory_fraction", 0.9F}}));
+  part.gpus.sharers = 3;
+  EXPECT_EQ(request_for(part, PluginKind::cuda).options, (std::vector<NamedValue>{{"memory_fraction", 0.9F / 3}}));
 }
 
 TEST(ProcessPartTest, DevicesFollowTheNumbersOfThePlugin) {
