@@ -118,6 +118,7 @@ ReservedBytes in_loops(const recipe::Recipe& recipe, const StepParts& parts, con
                       (is_head_late ? parts.logits : 0),
           .update = parts.all_gradients + parts.outside_state,  // blocks are updated in loops, in place
           .uncertain = scores.uncertain,
+          .largest = parts.head_weight,
           .off_most = device.reserved_off_most};
 }
 
@@ -142,6 +143,7 @@ ReservedBytes unrolled(const recipe::Recipe& recipe, const StepParts& parts, con
           .backward = parts.logits + scores.expected + sums,
           .update = parts.logits + gradients,
           .uncertain = scores.uncertain,
+          .largest = parts.head_weight,
           .off_most = device.unrolled_off_most};
 }
 
@@ -159,7 +161,7 @@ ReservedRange ReservedBytes::range() const {
   high.backward += uncertain;
   return {.least = std::max(scaled(1 / off, low.total()) - kSmallBuffers - code, arguments),
           .expected = total() - code,
-          .most = scaled(off, high.total()) + kSmallBuffers - code,
+          .most = scaled(off, high.total()) + std::max(kSmallBuffers, largest) - code,
           .least_code = code,
           .code = code,
           .alive = alive()};

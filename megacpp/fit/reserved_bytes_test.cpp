@@ -115,6 +115,10 @@ TEST(ReservedBytesTest, ScoresOfSeveralSequencesDependOnWhatIsRecomputed) {
   EXPECT_EQ(reserved.range().least, (720 - 1) * kMiB128);
   EXPECT_EQ(reserved.range().expected, 1000 * kMiB128);
   EXPECT_EQ(reserved.range().most, (1375 + 1) * kMiB128);
+  ReservedBytes with_head = reserved;
+  with_head.largest = 3 * kMiB128;
+  EXPECT_EQ(with_head.range().most, (1375 + 3) * kMiB128) << "it may find no room in one piece";
+  EXPECT_EQ(with_head.range().least, reserved.range().least);
 }
 
 TEST(ReservedBytesTest, AModelWithoutAttentionHasNoScores) {

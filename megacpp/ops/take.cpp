@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows by index and its transpose: take reads rows of a table, scatter_add sums rows into one.
+// Rows by index and its transpose: take reads rows of a table, scatter_add sums rows into one. There an index of as
+// many as the table has rows leaves its row out: chips that have a part of the table each leave out what others have.
 #include <algorithm>
 
 #include "megacpp/base/error.h"
@@ -16,7 +17,7 @@ using ir::DType;
 
 int64_t checked_row(double id, int64_t rows) {
   const int64_t row = static_cast<int64_t>(id);
-  MEGACPP_CHECK(row >= 0 && row < rows) << "row " << row << " of a table of " << rows;
+  MEGACPP_CHECK(row >= 0 && row <= rows) << "row " << row << " of a table of " << rows;
   return row;
 }
 
@@ -49,17 +50,19 @@ Cotangents grad_scatter_add(const GradArgs& args) {
 
 void reference_take(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
   const Tensor& table = operands[0];
-  const int64_t width = table.type.dim(1);
+  const int64_t rows = table.type.dim(0), width = table.type.dim(1);
   for (int64_t i = 0; i < operands[1].elements(); ++i) {
-    const int64_t row = checked_row(operands[1][i], table.type.dim(0));
-    for (int64_t c = 0; c < width; ++c) results[0][i * width + c] = table[row * width + c];
+    const int64_t row = checked_row(operands[1][i], rows);
+    for (int64_t c = 0; c < width; ++c) results[0][i * width + c] = row == rows ? 0.0 : table[row * width + c];
   }
 }
 
 void reference_scatter_add(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs&) {
   const int64_t width = results[0].type.dim(1);
+  const int64_t rows = results[0].type.dim(0);
   for (int64_t i = 0; i < operands[0].elements(); ++i) {
-    const int64_t row = checked_row(operands[0][i], results[0].type.dim(0));
+    const int64_t row = checked_row(operands[0][i], rows);
+    if (row == rows) continue;
     for (int64_t c = 0; c < width; ++c) results[0][row * width + c] += operands[1][i * width + c];
   }
 }
@@ -85,13 +88,17 @@ Sample scatter_sample(std::string name, int64_t rows, int64_t width, ir::Shape i
           .fill = [rows](std::vector<Tensor>& operands) { spread_ids(operands[0], rows); }};
 }
 
-// Rows of a split table live on one chip each: the others give zeros, so the result is partial over the table's axes.
-struct LocalRows {
-  ir::ValueId ids;     // i32[..], inside the chip's rows; 0 where the row is elsewhere
-  ir::ValueId is_own;  // pred[..]
-};
+// Every third index.
+Sample with_none(Sample sample, size_t ids, int64_t rows) {
+  sample.fill = [ids, rows](std::vector<Tensor>& operands) {
+    spread_ids(operands[ids], rows);
+    for (int64_t i = 0; i < operands[ids].elements(); i += 3) operands[ids][i] = static_cast<double>(rows);
+  };
+  return sample;
+}
 
-LocalRows local_rows(Builder& b, ir::ValueId ids, int64_t rows, const ir::Axes& axes, const ir::Mesh& mesh) {
+// Rows of a split table live on one chip each: i32[..] of the chip's own, past its last where another chip has the row.
+ir::ValueId local_ids(Builder& b, ir::ValueId ids, int64_t rows, const ir::Axes& axes, const ir::Mesh& mesh) {
   const RuntimeRange range = runtime_range(b, rows, axes, mesh);
   const ir::Shape shape = b.shape(ids);
   const ir::ValueId relative = b.sub(ids, b.broadcast(range.first, shape, {}));
@@ -101,17 +108,11 @@ LocalRows local_rows(Builder& b, ir::ValueId ids, int64_t rows, const ir::Axes& 
   const ir::ValueId before_end = b.compare(relative, count, "lt");
   const ir::ValueId never = b.compare(zero, zero, "ne");
   const ir::ValueId is_own = b.select(from_first, before_end, never);
-  return {b.select(is_own, relative, zero), is_own};
+  const int64_t chips = mesh.size(axes), most = (rows + chips - 1) / chips;
+  return b.select(is_own, relative, b.constant_like(static_cast<double>(most), relative));
 }
 
-// x[.., h] where is_own[..] holds, else zero.
-ir::ValueId zero_unless(Builder& b, ir::ValueId is_own, ir::ValueId x) {
-  std::vector<int64_t> dims(b.shape(is_own).size());
-  for (size_t d = 0; d < dims.size(); ++d) dims[d] = static_cast<int64_t>(d);
-  const ir::ValueId spread = b.broadcast(is_own, b.shape(x), dims);
-  return b.select(spread, x, b.constant_like(0, x));
-}
-
+// Of rows that are elsewhere it gives zeros, so the result is partial over the table's axes.
 std::vector<PartitionedResult> partition_take(PartitionContext& context) {
   const ir::Sharding table{.dims = context.sharding(0).dims};
   const ir::Axes rows = table.dims[0];
@@ -121,14 +122,12 @@ std::vector<PartitionedResult> partition_take(PartitionContext& context) {
   taken.insert(taken.end(), table.dims[1].begin(), table.dims[1].end());
   const ir::Sharding ids = without_axes(context.sharding(1), taken);
   const ir::ValueId local_table = context.local(0, table);
-  const ir::ValueId local_ids = context.local(1, ids);
-  const LocalRows own = local_rows(b, local_ids, context.view().operands[0].dim(0), rows, context.mesh());
-  const ir::ValueId found = b.one("take", {local_table, own.ids});
+  const ir::ValueId own = local_ids(b, context.local(1, ids), context.view().operands[0].dim(0), rows, context.mesh());
   ir::Sharding result = ids;
   result.dims.push_back(table.dims[1]);
   result.unreduced = rows;
   std::sort(result.unreduced.begin(), result.unreduced.end());
-  return {{zero_unless(b, own.is_own, found), result}};
+  return {{b.one("take", {local_table, own}), result}};
 }
 
 int64_t tokens_of_chip(const PartitionContext& context, const ir::Sharding& values) {
@@ -161,7 +160,7 @@ std::vector<PartitionedResult> partition_scatter_add(PartitionContext& context) 
   Builder& b = context.builder();
   const ir::Sharding values = without_axes(context.sharding(1), rows);
   ir::Sharding ids{.dims = {values.dims.begin(), values.dims.end() - 1}};
-  const ir::ValueId local_ids = context.gathered(0, ids);
+  const ir::ValueId all_ids = context.gathered(0, ids);
   ir::ValueId local_values = context.gathered(1, values);
   ir::Sharding result{.dims = {rows, values.dims.back()}};
   for (size_t d = 0; d < ids.dims.size(); ++d) {
@@ -174,10 +173,9 @@ std::vector<PartitionedResult> partition_scatter_add(PartitionContext& context) 
   }
   std::sort(result.unreduced.begin(), result.unreduced.end());
   const ir::Shape& whole = context.view().results[0].shape;
-  const LocalRows own = local_rows(b, local_ids, whole[0], rows, context.mesh());
-  const ir::ValueId kept = zero_unless(b, own.is_own, local_values);
   const ir::Shape shape = ir::local_shape(whole, {.dims = result.dims}, context.mesh());
-  return {{b.one("scatter_add", {own.ids, kept}, {{"shape", shape}}), result}};
+  const ir::ValueId own = local_ids(b, all_ids, whole[0], rows, context.mesh());
+  return {{b.one("scatter_add", {own, local_values}, {{"shape", shape}}), result}};
 }
 
 }  // namespace
@@ -185,7 +183,7 @@ std::vector<PartitionedResult> partition_scatter_add(PartitionContext& context) 
 OpDef take_def() {
   return {
       .name = "take",
-      .doc = "rows of a table by index",
+      .doc = "rows of a table by index; zeros for the index past its last row",
       .infer = infer_take,
       .factors =
           [](const NodeView& view) {
@@ -201,7 +199,8 @@ OpDef take_def() {
       .samples =
           [] {
             return std::vector<Sample>{take_sample("matrix_of_ids", 7, 6, {4, 2}), take_sample("odd", 5, 3, {7}),
-                                       take_sample("one_row", 1, 8, {2, 1, 2}), take_sample("scalar_id", 4, 2, {})};
+                                       take_sample("one_row", 1, 8, {2, 1, 2}), take_sample("scalar_id", 4, 2, {}),
+                                       with_none(take_sample("none", 4, 8, {5, 3}), 1, 4)};
           },
   };
 }
@@ -209,7 +208,7 @@ OpDef take_def() {
 OpDef scatter_add_def() {
   return {
       .name = "scatter_add",
-      .doc = "sums rows into the rows of a zero table by index",
+      .doc = "sums rows into the rows of a zero table by index; the index past the last row leaves its row out",
       .infer = infer_scatter_add,
       .factors =
           [](const NodeView& view) {
@@ -227,7 +226,8 @@ OpDef scatter_add_def() {
       .samples =
           [] {
             return std::vector<Sample>{scatter_sample("matrix_of_ids", 7, 6, {4, 2}), scatter_sample("odd", 5, 3, {7}),
-                                       scatter_sample("all_to_one_row", 1, 8, {6})};
+                                       scatter_sample("all_to_one_row", 1, 8, {6}),
+                                       with_none(scatter_sample("none", 4, 8, {5, 3}), 0, 4)};
           },
   };
 }

@@ -14,14 +14,14 @@
 namespace megacpp::testing_support {
 
 /// A third of the places have one row; the others are spread over a table whose ids have more than one digit of a sort.
-inline ops::Sample crowded_scatter_sample(std::string name, ir::DType dtype, int64_t width) {
-  const int64_t rows = 700, places = 3000;
+inline ops::Sample crowded_scatter_sample(std::string name, ir::DType dtype, int64_t width, int64_t rows = 700) {
+  const int64_t places = 3000;
   return {.name = std::move(name),
           .operands = {i32({places}), {dtype, {places, width}}},
           .attrs = {{"shape", ir::Shape{rows, width}}},
-          .fill = [](std::vector<ops::Tensor>& operands) {
+          .fill = [rows](std::vector<ops::Tensor>& operands) {
             for (int64_t i = 0; i < operands[0].elements(); ++i)
-              operands[0][i] = static_cast<double>(i % 3 == 0 ? 5 : i * i % rows);
+              operands[0][i] = static_cast<double>(i % 3 == 0 ? 5 : i % 5 == 0 ? rows : i * i % rows);
           }};
 }
 
@@ -98,6 +98,8 @@ inline std::vector<ConformanceCase> vector_cases() {
   add("scatter_add", crowded_scatter_sample("crowded", ir::DType::f32, 20));
   add("scatter_add", crowded_scatter_sample("crowded_bf16", ir::DType::bf16, 24));
   add("scatter_add", crowded_scatter_sample("crowded_odd", ir::DType::f32, 7));
+  // The index past the last row has a digit more than those of rows.
+  add("scatter_add", crowded_scatter_sample("crowded_digit", ir::DType::f32, 20, 256));
   for (const std::string kind : {"sum", "max"}) {
     add("reduce", long_reduce_sample("columns_" + kind, bf16({3000, 24}), {0}, kind));
     add("reduce", long_reduce_sample("columns_odd_" + kind, f32({3000, 11}), {0}, kind));

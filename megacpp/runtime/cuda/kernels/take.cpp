@@ -14,7 +14,8 @@ namespace {
 
 Prepared prepare_take(const ops::NodeView& view, Toolbox& toolbox) {
   const ir::TensorType& table = view.operands[0];
-  const int64_t rows = view.operands[1].elements(), row_bytes = table.dim(1) * ir::dtype_bytes(table.dtype);
+  const int64_t table_rows = table.dim(0), rows = view.operands[1].elements();
+  const int64_t row_bytes = table.dim(1) * ir::dtype_bytes(table.dtype);
   const int64_t unit = access_bytes(std::array{row_bytes}), width = row_bytes / unit;
   const Function function = toolbox.function("take", "take_" + std::to_string(unit));
   return {.run = [=, shape = row_launch(rows, width)](const Launch& launched) {
@@ -22,6 +23,7 @@ Prepared prepare_take(const ops::NodeView& view, Toolbox& toolbox) {
            TakeParams{.table = launched.operands[0],
                       .ids = launched.operands[1],
                       .to = launched.results[0],
+                      .table_rows = table_rows,
                       .rows = rows,
                       .width = width});
   }};
@@ -48,7 +50,8 @@ ScatterAdd scatter_add_of(const ops::NodeView& view) {
   scatter.count = view.operands[0].elements();
   scatter.rows = table.dim(0);
   scatter.width = table.dim(1);
-  const int64_t bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(1, scatter.rows - 1)));
+  const int64_t bits =
+      std::bit_width(static_cast<uint64_t>(std::max<int64_t>(1, scatter.rows)));  // one past the end too
   scatter.passes = (bits + kScatterDigitBits - 1) / kScatterDigitBits;
   scatter.blocks = (scatter.count + kScatterPlaces - 1) / kScatterPlaces;
   WorkspacePlan workspace;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a table by index, and its transpose: sums of rows by index. Places are sorted by id, those of one id stay in
+// Rows of a table by index, and its transpose: sums of rows by index. The index past the last row stands for none. Places are sorted by id, those of one id stay in
 // their order, and sums are made in that order: the same bits every time.
 #include "megacpp/runtime/cuda/kernels/elements.cuh"
 #include "megacpp/runtime/cuda/kernels/take_params.h"
@@ -17,7 +17,8 @@ __device__ __forceinline__ void take_rows(const TakeParams& p) {
   const Unit* from = reinterpret_cast<const Unit*>(p.table) + id * p.width;
   Unit* to = reinterpret_cast<Unit*>(p.to) + row * p.width;
   const int64_t step = static_cast<int64_t>(gridDim.y) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x; i < p.width; i += step) to[i] = from[i];
+  for (int64_t i = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x; i < p.width; i += step)
+    to[i] = id == p.table_rows ? Unit{} : from[i];
 }
 
 // ---- Sorted places
@@ -162,7 +163,7 @@ __device__ __forceinline__ void sum_tile(const ScatterSumParams& p) {
         store<kVector>(partials + v * kVector, sum);
       else if (is_last && goes_on)
         store<kVector>(partials + width + v * kVector, sum);
-      else
+      else if (ids[i] < p.rows)
         store<kVector>(table + ids[i] * width + v * kVector, sum);
       is_first = false;
 #pragma unroll

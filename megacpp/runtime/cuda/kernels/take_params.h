@@ -5,10 +5,11 @@
 
 namespace megacpp::runtime::cuda {
 
-/// Row i of the result is row ids[i] of the table; `width` in units of 1 to 16 bytes. A block has threadIdx.y rows.
+/// Row i of the result is row ids[i] of the table, zeros for ids[i] = table_rows; `width` in units of 1 to 16 bytes. A
+/// block has threadIdx.y rows.
 struct TakeParams {
   uint64_t table, ids, to;
-  int64_t rows, width;
+  int64_t table_rows, rows, width;
 };
 
 /// One pass of a stable sort of the ids' places by id: by kScatterDigitBits bits of the ids from bit `shift`. Blocks
