@@ -123,14 +123,15 @@ TEST_F(FitCommandTest, TimesSayWhatTheyStandFor) {
     return Json::parse(fit({"--hardware", hardware, "--tries", "1", "--json"}).out)["step_basis"].get<std::string>();
   };
   EXPECT_TRUE(basis_on("host:1").starts_with("predicted by rates measured on this machine"));
-  EXPECT_TRUE(basis_on("h200:1").starts_with("predicted by what h200 was measured to reach"));
-  EXPECT_TRUE(basis_on("h100:1").starts_with("predicted by what h100 was measured to reach"));
+  EXPECT_TRUE(basis_on("h200:1").starts_with("predicted by the rates that the file of h200 gives"));
+  EXPECT_TRUE(basis_on("h100:1").starts_with("predicted by the rates that the file of h100 gives"));
   EXPECT_TRUE(basis_on("a100:1").starts_with("the roofline"));
   const CommandResult text = fit({"--hardware", "h200:1", "--tries", "1"});
-  EXPECT_NE(text.out.find("a step and MFU: predicted by what h200"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("a step and MFU: predicted by the rates that the file of h200"), std::string::npos)
+      << text.out;
 }
 
-// XLA, which alone runs there, has one program for all chips.
+// XLA, which runs there unless a recipe names backend cuda, has one program for all chips.
 TEST_F(FitCommandTest, OnTpusAndGpusNoPipelinesAreOffered) {
   for (const char* hardware : {"v6e:2x2", "h100:4"}) {
     const Json answer = Json::parse(fit({"--hardware", hardware, "--tries", "12", "--json"}).out);

@@ -15,6 +15,7 @@
 #include "megacpp/base/thread_pool.h"
 #include "megacpp/fit/usual_layouts.h"
 #include "megacpp/memory/chip_fit.h"
+#include "megacpp/plan/next_step.h"
 #include "megacpp/plan/policy.h"
 #include "megacpp/plan/print.h"
 #include "megacpp/recipe/recompute.h"
@@ -392,7 +393,7 @@ class Search {
     std::vector<Outcome> outcomes = compile_all(options);
     for (size_t i = 0; i < round.size(); ++i) {
       if (outcomes[i].refused) {
-        drop_refused(*outcomes[i].refused);
+        drop_refused(options[i].choice, *outcomes[i].refused);
         continue;
       }
       Found& found = *outcomes[i].found;
@@ -443,9 +444,13 @@ class Search {
     }
   }
 
-  void drop_refused(const base::Error& error) {
+  /// By its degrees: no rule of legal layouts foresaw it.
+  void drop_refused(const LayoutChoice& choice, const base::Error& error) {
+    std::vector<std::string> degrees = plan::overrides_of(changes_of(choice));
+    std::erase_if(degrees, [](const std::string& setting) { return !setting.starts_with("layout."); });
     Candidates dropped{.dropped = std::move(result_.dropped)};
-    dropped.drop(fmt::format("refused while compiling: {}", base::code_title(error.code())));
+    dropped.drop(
+        fmt::format("refused while compiling: {}: {}", base::code_title(error.code()), fmt::join(degrees, " ")));
     result_.dropped = std::move(dropped.dropped);
   }
 

@@ -443,6 +443,21 @@ TEST(SearchTest, NoLegalLayoutLeavesReasons) {
 
 // Good enough to choose by, for all layouts of a small mesh. Furthest off are tensor splits, which leave some
 // activations whole.
+// What no rule of legal layouts foresees, here values that chips would hold whole: the others are still found.
+TEST(SearchTest, WhatIsRefusedWhileCompilingIsNamed) {
+  const recipe::Recipe recipe = test_recipe(
+      {"train.batch=1", "train.micro_steps=1", "train.sequence=1024", "model.depth=2", "model.feed_forward.experts=2",
+       "model.feed_forward.top_k=1", "model.feed_forward.capacity_factor=1", "layout.max_replicated_bytes=0"});
+  const LayoutSearch search = search_layouts(recipe, test_assumptions("v6e:2x2"), {});
+  const auto refused = std::ranges::find_if(
+      search.dropped, [](const Dropped& one) { return one.reason.starts_with("refused while compiling"); });
+  ASSERT_NE(refused, search.dropped.end());
+  EXPECT_EQ(refused->layouts, 3) << "levels of recompute";
+  EXPECT_TRUE(refused->reason.ends_with(": layout.context_parallel=2 layout.pipeline_parallel=2 layout.zero=0"))
+      << refused->reason;
+  EXPECT_FALSE(search.found.empty());
+}
+
 TEST(SearchTest, EstimatesAreNearWhatIsCompiled) {
   constexpr double kFactor = 2.5;
   const recipe::Recipe recipe = test_recipe({"train.sequence=256", "model.hidden=256"});

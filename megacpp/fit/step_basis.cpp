@@ -49,8 +49,8 @@ std::string basis_of_times(const hw::Chip& chip, const recipe::Recipe& recipe) {
   if (!chip.reached.is_known())
     return fmt::format("the roofline, the least that {} allows: what steps reach of it was not measured{}", chip.name,
                        missing);
-  return fmt::format("predicted by what {} was measured to reach ({}){}", chip.name, cited(chip, "reached.products"),
-                     missing);
+  return fmt::format("predicted by the rates that the file of {} gives ({}){}", chip.name,
+                     cited(chip, "reached.products"), missing);
 }
 
 std::string range_text(const StepTime& time, const hw::Chip& chip) {

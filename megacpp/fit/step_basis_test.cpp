@@ -30,7 +30,7 @@ TEST(StepBasisTest, RatesWithoutWholeStepsLeaveTheEndOpen) {
   chip.reached.products = chip.reached.traffic = 0.5;
   chip.facts.push_back({"reached.products", "0.5", "a bench", "2026-11-15"});
   EXPECT_EQ(basis_of_times(chip, in_precision("bf16")),
-            "predicted by what toy was measured to reach (a bench, 2026-11-15)");
+            "predicted by the rates that the file of toy gives (a bench, 2026-11-15)");
   const StepTime time{.compute = 4, .limit = 2, .is_limit = false, .range = {.least = 2}};
   EXPECT_EQ(range_text(time, chip),
             "Expected above 2.00 s, the roofline; how far above nobody measured: no whole step was run there.");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that were measured on other hardware beside their predictions. Rates in chip files were fitted to the tuning
 // rows; the judging rows have had no part in them, and alone say how good predictions are. Which is which a hash says.
+// Ranges (step_least, step_most) are of all rows together, and wider: that a row is within its range shows no more than
+// that the file says what it was taken from.
 // What a row was recorded with is hashed; levels that it left to planning stand beside it as they ran
 // (`left_to_planning`), so that planner and chip files cannot change what a row is of: among its settings they would
 // make another split of it (nam56r-1b on cuda would move from judging to tuning). Rows whose record has it say what the
