@@ -16,6 +16,12 @@ HWY_BEFORE_NAMESPACE();
 namespace megacpp::base {
 namespace HWY_NAMESPACE {
 
+#if HWY_TARGET == HWY_SCALAR  // has no products of 32-bit halves, and one lane gains nothing: all are drawn one by one
+
+size_t FillBlocks(const Philox&, double, uint64_t, float*, size_t) { return 0; }
+
+#else
+
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<double>;
 using DU = hn::RebindToUnsigned<D>;
@@ -140,6 +146,8 @@ size_t FillBlocks(const Philox& random, double deviation, uint64_t counter, floa
   }
   return done;
 }
+
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace megacpp::base
