@@ -185,7 +185,8 @@ TEST_F(PlanCommandTest, TheJsonHasEveryParameterAsItIsPlacedOnTheHardware) {
   EXPECT_LE(time["limit_seconds"].get<double>(), time["step_seconds"].get<double>() * (1 + 1e-9));
   EXPECT_EQ(time["least_seconds"], time["limit_seconds"]) << "no step was measured on a v6e";
   EXPECT_TRUE(time["most_seconds"].is_null() && time["corrected_seconds"].is_null()) << time;
-  EXPECT_TRUE(time["basis"].get<std::string>().starts_with("predicted by the rates that the file of v6e gives")) << time;
+  EXPECT_TRUE(time["basis"].get<std::string>().starts_with("predicted by the rates that the file of v6e gives"))
+      << time;
   for (const Json& link : json["collectives"])
     EXPECT_LE(link["exposed_seconds"].get<double>(), link["seconds"].get<double>() * (1 + 1e-9)) << link;
 }

@@ -17,8 +17,8 @@
 
 namespace megacpp::fit {
 
-/// Ranges are as much wider at both ends, or at the upper by the largest buffer: what no term has, or has too much of, is
-/// a large part of a small step.
+/// Ranges are as much wider at both ends, or at the upper by the largest buffer: what no term has, or has too much of,
+/// is a large part of a small step.
 inline constexpr int64_t kSmallBuffers = int64_t{128} << 20;
 
 struct ReservedBytes {
@@ -45,10 +45,10 @@ struct ReservedBytes {
   int64_t gaps = 0;       // between buffers
   int64_t code = 0;       // grows with the blocks that the program has text of
   int64_t uncertain = 0;  // more or less in the backward pass
-  /// The largest buffer, the gradient of the head's weight in f32: as much may lie idle between buffers, which is a large
-  /// part of a small step.
+  /// The largest buffer, the gradient of the head's weight in f32: as much may lie idle between buffers, which is a
+  /// large part of a small step.
   int64_t largest = 0;
-  double off_most = 0;    // how far off all this may be beside that, as a part of it
+  double off_most = 0;  // how far off all this may be beside that, as a part of it
 
   /// Expected to be alive at once.
   int64_t alive() const;

@@ -11,7 +11,8 @@
 
 namespace megacpp::fit {
 
-/// What times of steps, tokens a second and MFU on the chip stand for: "predicted by the rates that the file of h200 gives
+/// What times of steps, tokens a second and MFU on the chip stand for: "predicted by the rates that the file of h200
+/// gives
 /// (...)", "the roofline, ...". Where its file has no rate for products in the recipe's precision, whose is taken is
 /// said; where it has no link to the host's memory and the recipe keeps state there, that no time has these copies.
 std::string basis_of_times(const hw::Chip& chip, const recipe::Recipe& recipe);
