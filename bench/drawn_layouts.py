@@ -14,21 +14,25 @@ MODELS = {
     "bench/recipes/llama-7b.yaml": ("AE", (64,)),
 }
 UNROLLED_DEPTHS = (8, 12, 16, 24)
+# Tokens of a sequence and what context_parallel is drawn from: short, and, if asked for, long.
+SHORT = ((1024, 2048, 4096), (1, 1, 1, 2))
+LONG = ((8192, 16384, 32768), (1, 2, 4, 8))
 
 
 def powers(most):
     return [2 ** i for i in range(int(math.log2(most)) + 1)]
 
 
-def draw(dice, has_loops):
+def draw(dice, has_loops, lengths):
     """(recipe, target, settings) of one layout. Whether it is legal and fits a chip, a plan says."""
     recipe = dice.choice(list(MODELS))
     letters, depths = MODELS[recipe]
     target = dice.choice(list(SLICES))
-    tensor, context = dice.choice((1, 1, 2, 4)), dice.choice((1, 1, 1, 2))
+    sequences, contexts = lengths
+    tensor, context = dice.choice((1, 1, 2, 4)), dice.choice(contexts)
     apart = max(1, SLICES[target] // (tensor * context))  # chips with sequences of their own
     expert = dice.choice(powers(min(apart, 8))) if "M" in letters else 1
-    sequences = dice.choice((1, 1, 2, 4))
+    on_a_chip = dice.choice((1, 1, 2, 4))
     settings = {
         "layout.data_parallel": apart // expert,
         "layout.expert_parallel": expert,
@@ -36,8 +40,8 @@ def draw(dice, has_loops):
         "layout.context_parallel": context,
         "layout.zero": dice.choice((0, 1, 2, 3, 3)),
         "layout.sequence_parallel": "true" if dice.random() < 0.75 else "false",
-        "train.sequence": dice.choice((1024, 2048, 4096)),
-        "train.batch": apart * sequences,
+        "train.sequence": dice.choice(sequences),
+        "train.batch": apart * on_a_chip,
         "train.micro_steps": dice.choice((1, 1, 2, 4)),
         "train.precision": "bf16",
         "model.pattern": letters,
@@ -47,13 +51,13 @@ def draw(dice, has_loops):
     return recipe, target, settings | {f"train.recompute.{letter}": dice.choice(LEVELS) for letter in letters}
 
 
-def drawn_rows(seed, count, is_taken):
+def drawn_rows(seed, count, is_taken, lengths=SHORT):
     """{row: (recipe, target, settings)} of `count` layouts for which is_taken(recipe, target, settings), three in four with
     blocks in loops. A row has the number of its draw, whatever was left out before it."""
     dice = random.Random(seed)
     rows = {}
     for number in range(100 * count):
-        drawn = draw(dice, has_loops=dice.random() < 0.75)
+        drawn = draw(dice, has_loops=dice.random() < 0.75, lengths=lengths)
         if is_taken(*drawn):
             rows[f"drawn-{seed}-{number}"] = drawn
         if len(rows) == count:
