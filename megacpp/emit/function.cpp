@@ -48,7 +48,7 @@ class FunctionWriter {
   }
 
  private:
-  HloWriter new_writer() { return {mesh_, next_channel_, options_.has_mixed_products}; }
+  HloWriter new_writer() { return {mesh_, next_channel_, options_.compiler}; }
 
   static std::string function_text(const std::string& name, const std::vector<HloValue>& arguments,
                                    const HloWriter& body, const std::vector<HloValue>& results) {

@@ -10,12 +10,13 @@
 #include "megacpp/emit/block_loop.h"
 #include "megacpp/ir/graph.h"
 #include "megacpp/ir/mesh.h"
+#include "megacpp/ops/hlo_writer.h"
 
 namespace megacpp::emit {
 
 struct FunctionOptions {
-  bool has_loops = true;           // passes over blocks that repeat are loops; else a call for each block
-  bool has_mixed_products = true;  // bf16 factors may have an f32 product
+  bool has_loops = true;  // passes over blocks that repeat are loops; else a call for each block
+  ops::CompilerTraits compiler = {};
 };
 
 /// One parameter or result of a function: a tensor, or several of one type stacked along a new first dimension.

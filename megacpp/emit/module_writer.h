@@ -24,7 +24,7 @@ class ModuleWriter {
         mesh_(mesh),
         placement_(placement),
         options_(options),
-        body_(mesh, next_channel_, options.has_mixed_products) {}
+        body_(mesh, next_channel_, options.compiler) {}
 
   HloWriter& body() { return body_; }
   void add_function(const FunctionRequest& request);

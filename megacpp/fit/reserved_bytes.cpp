@@ -18,10 +18,6 @@ constexpr const char* kKeepsAll = "none";
 // Of the steps that the rules were made from. Beyond, attention is a loop over blocks and holds other temporaries.
 constexpr int64_t kLongestSequence = 4096;
 
-// Over so many chips XLA makes all-reduces of reduce-scatters: of the head's gradient in loops, unrolled of all after
-// the backward pass, where there are no sums to add to.
-constexpr int64_t kChipsReducedWhole = 16;
-
 bool keeps_all(const recipe::Recipe& recipe, char letter) {
   return recipe::recompute_level(recipe, letter) == kKeepsAll;
 }
@@ -103,10 +99,6 @@ ReservedBytes in_loops(const recipe::Recipe& recipe, const StepParts& parts, con
   const bool for_all = parts.gathers_weights || has_sums;
   // Of one sequence a chip their gradient is in the same bytes.
   const int64_t logits = parts.logits * (parts.sequences > 1 ? 2 : 1);
-  // Behind the backward pass: of several micro-steps, and where the gradient of its weight would be whole beside what
-  // several sequences make again.
-  const bool is_head_late =
-      has_sums || (parts.sequences > 1 && parts.gradient_chips >= kChipsReducedWhole && !keeps_all(recipe));
   return {.arguments = parts.arguments,
           .weights_in_f32 = parts.gathers_weights ? 0 : parts.outside_weights,
           .kept = kept,
@@ -115,7 +107,7 @@ ReservedBytes in_loops(const recipe::Recipe& recipe, const StepParts& parts, con
           .head = parts.head_weight + logits + sums,
           .backward = parts.gradients + scores.expected +
                       scaled(alive_blocks(recipe, device), all / recipe.model.depth) +
-                      (is_head_late ? parts.logits : 0),
+                      (has_sums ? parts.logits : 0),  // the head's work comes behind that of the blocks
           .update = parts.all_gradients + parts.outside_state,  // blocks are updated in loops, in place
           .uncertain = scores.uncertain,
           .largest = parts.head_weight,
@@ -132,8 +124,6 @@ ReservedBytes unrolled(const recipe::Recipe& recipe, const StepParts& parts, con
   // alive at once.
   const int64_t gathered = parts.gathers_weights ? parts.computed_weights / 2 : 0;
   const int64_t converted = has_sums ? in_bf16(stored + gathered) : 0;
-  const bool are_whole = !has_sums && parts.gradient_chips >= kChipsReducedWhole;
-  const int64_t gradients = are_whole ? parts.computed_weights : parts.gradients;
   return {.arguments = parts.arguments,
           .weights_in_f32 = parts.gathers_updates ? stored : 0,
           .kept = kept_bytes(as_fused(recipe, parts), parts, target),
@@ -141,7 +131,7 @@ ReservedBytes unrolled(const recipe::Recipe& recipe, const StepParts& parts, con
           .forward = sums,
           .head = parts.logits + (has_sums ? 0 : parts.head_weight) + sums,
           .backward = parts.logits + scores.expected + sums,
-          .update = parts.logits + gradients,
+          .update = parts.logits + parts.gradients,
           .uncertain = scores.uncertain,
           .largest = parts.head_weight,
           .off_most = device.unrolled_off_most};
@@ -161,7 +151,7 @@ ReservedRange ReservedBytes::range() const {
   high.backward += uncertain;
   return {.least = std::max(scaled(1 / off, low.total()) - kSmallBuffers - code, arguments),
           .expected = total() - code,
-          .most = scaled(off, high.total()) + std::max(kSmallBuffers, largest) - code,
+          .most = std::max(scaled(off, high.total()), high.total() + largest) + kSmallBuffers - code,
           .least_code = code,
           .code = code,
           .alive = alive()};

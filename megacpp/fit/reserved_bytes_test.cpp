@@ -117,7 +117,9 @@ TEST(ReservedBytesTest, ScoresOfSeveralSequencesDependOnWhatIsRecomputed) {
   EXPECT_EQ(reserved.range().most, (1375 + 1) * kMiB128);
   ReservedBytes with_head = reserved;
   with_head.largest = 3 * kMiB128;
-  EXPECT_EQ(with_head.range().most, (1375 + 3) * kMiB128) << "it may find no room in one piece";
+  EXPECT_EQ(with_head.range().most, reserved.range().most) << "within what the rule may be off";
+  with_head.largest = 500 * kMiB128;
+  EXPECT_EQ(with_head.range().most, (1100 + 500 + 1) * kMiB128) << "it may find no room in one piece";
   EXPECT_EQ(with_head.range().least, reserved.range().least);
 }
 
@@ -253,18 +255,13 @@ TEST(ReservedBytesTest, UnrolledStepsCopyWeightsOutsideTheLoopOverMicroSteps) {
   EXPECT_EQ(several.reserved->forward, several.bytes(ir::Role::gradient)) << "sums";
 }
 
-// XLA makes all-reduces of reduce-scatters over as many chips.
-TEST(ReservedBytesTest, UnrolledGradientsOverSixteenChipsAreWhole) {
+// Reduce-scatters over a square slice are written in stages, which XLA keeps.
+TEST(ReservedBytesTest, UnrolledGradientsOverSixteenChipsAreScattered) {
   const Settings sixteen = {"xla.loops=off", "layout.data_parallel=16", "train.batch=16", "train.sequence=16"};
   const Planned plan = planned(sixteen, test_assumptions("v6e:4x4"));
-  const Planned whole = planned({"xla.loops=off", "layout.zero=1"});
   ASSERT_TRUE(plan.reserved);
   const int64_t logits = 2 * 16 * plan.estimate.recipe.model.vocab;
-  EXPECT_EQ(plan.reserved->update, logits + whole.reserved->weights_in_f32);
-  Settings several = sixteen;
-  several.emplace_back("train.micro_steps=2");
-  const Planned sums = planned(several, test_assumptions("v6e:4x4"));
-  EXPECT_EQ(sums.reserved->update, logits + sums.bytes(ir::Role::gradient));
+  EXPECT_EQ(plan.reserved->update, logits + plan.bytes(ir::Role::gradient));
 }
 
 TEST(ReservedBytesTest, CodeGrowsWithTheBlocksThatHaveText) {

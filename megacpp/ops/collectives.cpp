@@ -3,6 +3,8 @@
 // differ along the mesh axes of attribute `axes` ("data+expert"), in the order of Mesh::group; `parts` is its size, so
 // that types follow without the mesh. An optional text `cause` says why the compiler placed the node. The partitioner
 // places these ops; what they compute stands in collective_reference.cpp.
+#include <cmath>
+
 #include "megacpp/base/error.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/factor_spec.h"
@@ -104,9 +106,12 @@ Sample sample_over(int64_t parts, std::vector<Shape> shapes, ir::Attrs attrs, DT
 
 // ---- StableHLO: XLA joins collectives of its own accord, so each operand travels by itself ----
 
+std::string group_attrs(HloWriter& w, const std::string& groups) {
+  return "replica_groups = " + groups + ", channel_handle = " + w.next_channel();
+}
+
 std::string group_attrs(HloWriter& w, const ir::Attrs& attrs) {
-  const ir::Axes axes = ir::parse_axes(attrs.text("axes"), w.mesh());
-  return "replica_groups = " + w.replica_groups(axes) + ", channel_handle = " + w.next_channel();
+  return group_attrs(w, w.replica_groups(ir::parse_axes(attrs.text("axes"), w.mesh())));
 }
 
 HloResults each(const HloArgs& args, const std::function<HloValue(const HloValue&, size_t)>& write) {
@@ -123,13 +128,32 @@ HloResults hlo_all_gather(HloWriter& w, const HloArgs& args) {
   });
 }
 
+constexpr int64_t kSmallestSquare = 16;
+
+// The columns of a square slice, then its rows; else all in one.
+std::vector<GroupStage> scatter_stages(int64_t parts, int64_t chips, const CompilerTraits& compiler) {
+  const int64_t side = std::llround(std::sqrt(static_cast<double>(chips)));
+  if (compiler.has_square_scatters || parts != chips || chips < kSmallestSquare || side * side != chips)
+    return {{.size = parts, .stride = 1}};
+  return {{.size = side, .stride = side}, {.size = side, .stride = 1}};
+}
+
+// A stage leaves each chip the part that the next one divides further: member i of n keeps part i, as after one stage,
+// and all together send what one would.
 HloResults hlo_reduce_scatter(HloWriter& w, const HloArgs& args) {
-  return each(args, [&](const HloValue& x, size_t i) {
-    const std::string groups = group_attrs(w, args.attrs());
-    return w.ops("reduce_scatter", std::span(&x, 1),
-                 "scatter_dimension = " + std::to_string(args.attrs().list("dims")[i]) + " : i64, " + groups +
-                     ", use_global_device_ids",
-                 {args.result(i)}, w.scalar_region("add", x.type.element))[0];
+  const ir::Axes axes = ir::parse_axes(args.attrs().text("axes"), w.mesh());
+  const std::vector<GroupStage> stages = scatter_stages(w.mesh().size(axes), w.mesh().chips(), w.compiler());
+  return each(args, [&](HloValue x, size_t i) {
+    const int64_t dim = args.attrs().list("dims")[i];
+    for (const GroupStage& stage : stages) {
+      HloType part = x.type;
+      part.shape[static_cast<size_t>(dim)] /= stage.size;
+      const std::string groups = group_attrs(w, w.replica_groups(axes, stage));
+      x = w.ops("reduce_scatter", std::span(&x, 1),
+                "scatter_dimension = " + std::to_string(dim) + " : i64, " + groups + ", use_global_device_ids", {part},
+                w.scalar_region("add", part.element))[0];
+    }
+    return x;
   });
 }
 

@@ -180,7 +180,7 @@ HloValue HloWriter::reduce(const HloValue& a, const std::vector<int64_t>& dims, 
 }
 
 HloValue HloWriter::dot(const HloValue& lhs, const HloValue& rhs, const DotDims& dims, const std::string& element) {
-  if (!has_mixed_products_ && lhs.type.element != element && element == "f32") {
+  if (!compiler_.has_mixed_products && lhs.type.element != element && element == "f32") {
     const HloValue wide = convert(lhs, element);
     return dot(wide, convert(rhs, element), dims, element);
   }
@@ -384,15 +384,20 @@ std::string HloWriter::scalar_region(std::string_view op, const std::string& ele
 }
 
 std::string HloWriter::replica_groups(const ir::Axes& axes) const {
+  return replica_groups(axes, {.size = mesh_.size(axes), .stride = 1});
+}
+
+std::string HloWriter::replica_groups(const ir::Axes& axes, const GroupStage& stage) const {
   std::vector<std::string> groups;
-  int64_t size = 1;
   for (int64_t chip = 0; chip < mesh_.chips(); ++chip) {
-    if (mesh_.index_in_group(chip, axes) != 0) continue;
-    const std::vector<int64_t> members = mesh_.group(chip, axes);
-    size = static_cast<int64_t>(members.size());
+    const int64_t place = mesh_.index_in_group(chip, axes);
+    if (place / stage.stride % stage.size != 0) continue;
+    const std::vector<int64_t> whole = mesh_.group(chip, axes);
+    std::vector<int64_t> members;
+    for (int64_t i = 0; i < stage.size; ++i) members.push_back(whole[static_cast<size_t>(place + i * stage.stride)]);
     groups.push_back(fmt::format("[{}]", fmt::join(members, ", ")));
   }
-  return fmt::format("dense<[{}]> : tensor<{}x{}xi64>", fmt::join(groups, ", "), groups.size(), size);
+  return fmt::format("dense<[{}]> : tensor<{}x{}xi64>", fmt::join(groups, ", "), groups.size(), stage.size);
 }
 
 std::vector<HloValue> HloWriter::barrier(std::span<const HloValue> values) {

@@ -35,15 +35,30 @@ struct HloValue {
   HloType type;
 };
 
+/// What a compiler does well: programs are written for it.
+struct CompilerTraits {
+  /// Factors in bf16 may have a product in f32; else they are widened first.
+  bool has_mixed_products = true;
+  /// Reduce-scatters over all chips of a square slice stay what they are; else they are written in two stages.
+  bool has_square_scatters = true;
+};
+
+/// One of several stages of a collective: each of its groups has `size` members of the whole group, every `stride`-th.
+struct GroupStage {
+  int64_t size = 1;
+  int64_t stride = 1;
+  bool operator==(const GroupStage&) const = default;
+};
+
 class HloWriter {
  public:
-  /// `mesh` is what collectives run over; `next_channel` numbers them throughout a module. Without `has_mixed_products`
-  /// bf16 factors of an f32 product are widened first, for plugins that multiply only what they return.
-  HloWriter(const ir::Mesh& mesh, int64_t& next_channel, bool has_mixed_products = true)
-      : mesh_(mesh), has_mixed_products_(has_mixed_products), next_channel_(next_channel) {}
+  /// `mesh` is what collectives run over; `next_channel` numbers them throughout a module.
+  HloWriter(const ir::Mesh& mesh, int64_t& next_channel, const CompilerTraits& compiler = {})
+      : mesh_(mesh), compiler_(compiler), next_channel_(next_channel) {}
 
   const std::string& text() const { return text_; }
   const ir::Mesh& mesh() const { return mesh_; }
+  const CompilerTraits& compiler() const { return compiler_; }
   /// What the ops written from now on are for; appears as their location.
   void set_location(std::string location) { location_ = std::move(location); }
 
@@ -116,6 +131,7 @@ class HloWriter {
   std::string scalar_region(std::string_view op, const std::string& element) const;
   /// "dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>": the groups of the mesh along these axes.
   std::string replica_groups(const ir::Axes& axes) const;
+  std::string replica_groups(const ir::Axes& axes, const GroupStage& stage) const;
   std::string next_channel();  // "#stablehlo.channel_handle<handle = 3, type = 0>"
 
   /// The values themselves, but no computation moves across: not merged, not begun before all are there.
@@ -132,7 +148,7 @@ class HloWriter {
   std::vector<HloValue> write_loop(const LoopCount& count, const std::vector<HloValue>& carried, const LoopBody& body);
 
   const ir::Mesh& mesh_;
-  const bool has_mixed_products_;
+  const CompilerTraits compiler_;
   std::string text_;
   std::string location_;
   int64_t next_ = 0;

@@ -85,12 +85,7 @@ partition::Placements apart(const ir::Mesh& mesh, const std::vector<std::pair<st
   return placements;
 }
 
-class OpSamplesTest : public testing_support::CpuPluginTest, public testing::WithParamInterface<Case> {};
-INSTANTIATE_TEST_SUITE_P(Samples, OpSamplesTest, testing::ValuesIn(all_cases()),
-                         testing_support::sample_case_name<Case>);
-
-TEST_P(OpSamplesTest, EqualsTheReference) {
-  const Case& c = GetParam();
+void expect_equals_reference(const Case& c, const ops::CompilerTraits& compiler = {}) {
   const ir::Mesh mesh = mesh_of(c);
   const ir::Graph graph = graph_of(c);
   std::vector<std::map<std::string, Tensor>> inputs;
@@ -101,8 +96,8 @@ TEST_P(OpSamplesTest, EqualsTheReference) {
   for (const ir::NodeId id : graph.inputs())
     in.emplace_back(graph.node(id).attrs.text("name"), graph.type(graph.node(id).results[0]));
   for (const ir::Output& output : graph.outputs()) out.emplace_back(output.name, graph.type(output.value));
-  const emit::Module module =
-      emit::write_program(graph, mesh, apart(mesh, in), apart(mesh, out), emit::Placement::megacpp);
+  const emit::Module module = emit::write_program(graph, mesh, apart(mesh, in), apart(mesh, out),
+                                                  emit::Placement::megacpp, {.compiler = compiler});
 
   const Client client = testing_support::cpu_client(mesh.chips());
   const auto flags = plugins::resolve_flags({}, plugins::flag_target_here(plugins::PluginKind::cpu));
@@ -130,6 +125,21 @@ TEST_P(OpSamplesTest, EqualsTheReference) {
           << port.name << " of chip " << chip << "\n"
           << module.text;
     }
+}
+
+class OpSamplesTest : public testing_support::CpuPluginTest, public testing::WithParamInterface<Case> {};
+INSTANTIATE_TEST_SUITE_P(Samples, OpSamplesTest, testing::ValuesIn(all_cases()),
+                         testing_support::sample_case_name<Case>);
+
+TEST_P(OpSamplesTest, EqualsTheReference) { expect_equals_reference(GetParam()); }
+
+class SquareSliceTest : public testing_support::CpuPluginTest {};
+
+TEST_F(SquareSliceTest, AReduceScatterOverColumnsAndRowsEqualsTheReference) {
+  const ops::Sample sample{.name = "over_16",
+                           .operands = {{ir::DType::f32, {32, 3}}, {ir::DType::f32, {2, 48}}},
+                           .attrs = {{"axes", std::string("x")}, {"parts", int64_t{16}}, {"dims", ir::Shape{0, 1}}}};
+  expect_equals_reference({&ops::op_def("reduce_scatter"), sample}, {.has_square_scatters = false});
 }
 
 }  // namespace

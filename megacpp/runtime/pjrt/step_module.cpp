@@ -10,12 +10,23 @@
 #include "megacpp/runtime/plugins/plugin_places.h"
 
 namespace megacpp::runtime::pjrt {
+namespace {
+
+// The CPU plugin multiplies only what it returns. Of a reduce-scatter over the whole of a square v6e slice libtpu makes
+// an all-reduce, of twice the bytes, and slices what it leaves; over rows, columns and all other groups it does not
+// (bench/results/2026-11-18-v6e-square-slices.txt).
+ops::CompilerTraits traits_of(plugins::PluginKind kind) {
+  return {.has_mixed_products = kind != plugins::PluginKind::cpu,
+          .has_square_scatters = kind != plugins::PluginKind::tpu};
+}
+
+}  // namespace
 
 emit::Module module_of(const compile::Compiled& compiled, const ModuleOptions& wanted) {
   MEGACPP_CHECK(compiled.stages.size() == 1) << compiled.stages.size() << " stages, which the backend refuses";
   const compile::StagePrograms& chip = compiled.stages[0];
-  const bool has_mixed_products = plugins::kind_of_file(wanted.plugin) != plugins::PluginKind::cpu;
-  const emit::FunctionOptions options{.has_loops = wanted.has_loops, .has_mixed_products = has_mixed_products};
+  const emit::FunctionOptions options{.has_loops = wanted.has_loops,
+                                      .compiler = traits_of(plugins::kind_of_file(wanted.plugin))};
   using compile::ProgramKind;
   for (const ProgramKind alone : {ProgramKind::gradients, ProgramKind::inference}) {
     if (!chip.has(alone)) continue;

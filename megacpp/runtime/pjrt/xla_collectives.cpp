@@ -43,56 +43,30 @@ int64_t result_bytes(const HloInstruction& instruction) {
   return instruction.shape.bytes();
 }
 
-/// Names groups of chips by axes of a mesh.
-class AxesOfGroups {
- public:
-  explicit AxesOfGroups(const ir::Mesh& mesh) : mesh_(mesh) {
-    ir::Axes real;
-    for (size_t a = 0; a < mesh.axes().size(); ++a)
-      if (mesh.axes()[a].size > 1) real.push_back(static_cast<ir::AxisId>(a));
-    for (size_t subset = 1; subset < size_t{1} << real.size(); ++subset) {
-      ir::Axes axes;
-      for (size_t i = 0; i < real.size(); ++i)
-        if ((subset >> i & 1) != 0) axes.push_back(real[i]);
-      std::set<std::vector<int64_t>> groups;
-      for (int64_t chip = 0; chip < mesh.chips(); ++chip) groups.insert(sorted(mesh.group(chip, axes)));
-      names_.emplace(std::move(groups), ir::to_string(axes, mesh));
-    }
-  }
-
-  std::string of(const std::vector<std::vector<int64_t>>& groups) const {
-    std::set<std::vector<int64_t>> wanted;
-    for (const std::vector<int64_t>& group : groups) wanted.insert(sorted(group));
-    const auto at = names_.find(wanted);
-    return at == names_.end() ? "?" : at->second;
-  }
-
-  /// Of a permute: the axes along which anything moves.
-  std::string of(const std::vector<std::pair<int64_t, int64_t>>& pairs) const {
-    std::set<ir::AxisId> moved;
-    for (const auto& [source, target] : pairs) {
-      if (std::min(source, target) < 0 || std::max(source, target) >= mesh_.chips()) return "?";
-      for (size_t a = 0; a < mesh_.axes().size(); ++a) {
+/// The axes of the mesh along which members of a group differ: of a stage of a collective too, whose groups are parts
+/// of those of its axes. Empty where none does; "?" for chips that are not there.
+std::string axes_along(const std::vector<std::vector<int64_t>>& groups, const ir::Mesh& mesh) {
+  std::set<ir::AxisId> crossed;
+  for (const std::vector<int64_t>& group : groups)
+    for (const int64_t chip : group) {
+      if (std::min(chip, group[0]) < 0 || std::max(chip, group[0]) >= mesh.chips()) return "?";
+      for (size_t a = 0; a < mesh.axes().size(); ++a) {
         const auto axis = static_cast<ir::AxisId>(a);
-        if (mesh_.coordinate(source, axis) != mesh_.coordinate(target, axis)) moved.insert(axis);
+        if (mesh.coordinate(chip, axis) != mesh.coordinate(group[0], axis)) crossed.insert(axis);
       }
     }
-    return moved.empty() ? "" : ir::to_string(ir::Axes(moved.begin(), moved.end()), mesh_);
-  }
+  return crossed.empty() ? "" : ir::to_string(ir::Axes(crossed.begin(), crossed.end()), mesh);
+}
 
- private:
-  static std::vector<int64_t> sorted(std::vector<int64_t> group) {
-    std::sort(group.begin(), group.end());
-    return group;
-  }
-
-  const ir::Mesh& mesh_;
-  std::map<std::set<std::vector<int64_t>>, std::string> names_;
-};
+std::vector<std::vector<int64_t>> groups_of(const std::vector<std::pair<int64_t, int64_t>>& pairs) {
+  std::vector<std::vector<int64_t>> groups;
+  for (const auto& [source, target] : pairs) groups.push_back({source, target});
+  return groups;
+}
 
 class Reader {
  public:
-  explicit Reader(const ir::Mesh& mesh) : mesh_(mesh), axes_(mesh) {}
+  explicit Reader(const ir::Mesh& mesh) : mesh_(mesh) {}
 
   void add(const HloComputation& computation, const HloRuns& runs, std::vector<XlaCollective>& into) const {
     const bool scattered = is_scattered(computation);
@@ -115,7 +89,7 @@ class Reader {
  private:
   void place(const HloInstruction& instruction, XlaCollective& found) const {
     if (found.kind == "permute") {
-      found.axes = axes_.of(instruction.pairs);
+      found.axes = axes_along(groups_of(instruction.pairs), mesh_);
       found.parts = found.axes.empty() ? 1 : 2;
       return;
     }
@@ -124,7 +98,7 @@ class Reader {
       groups.emplace_back();
       for (int64_t chip = 0; chip < mesh_.chips(); ++chip) groups[0].push_back(chip);
     }
-    found.axes = axes_.of(groups);
+    found.axes = axes_along(groups, mesh_);
     for (const std::vector<int64_t>& group : groups)
       found.parts = std::max(found.parts, static_cast<int64_t>(group.size()));
     MEGACPP_REQUIRE(found.parts <= mesh_.chips(), E3201,
@@ -144,7 +118,6 @@ class Reader {
   }
 
   const ir::Mesh& mesh_;
-  AxesOfGroups axes_;
 };
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace megacpp::runtime::pjrt {
 
 struct XlaCollective {
   std::string kind;       // of ops: "all_gather"; XLA's own word where we have none
-  std::string axes;       // "data+expert" in the order of the mesh; "?" when no axes give these groups
-  int64_t parts = 1;      // chips in a group
+  std::string axes;       // "data+expert" in the order of the mesh: those along which chips of a group differ
+  int64_t parts = 1;      // chips in a group: fewer than the axes have where it is one of several stages
   int64_t bytes = 0;      // that a chip sends in one call
   int64_t calls = 0;      // per run of the program
   bool at_least = false;  // a loop around it has a length the compiler did not note

@@ -112,7 +112,7 @@ TEST_F(XlaCollectivesTest, EveryKindIsFoundWithItsAxesAndBytes) {
       {all_reduce("%x", kData), 8, "all_reduce", "data", 2, own},
       {all_reduce("%x", kModel), 8, "all_reduce", "model", 4, 2 * own * 3 / 4},
       {all_reduce("%x", kAll), 8, "all_reduce", "data+model", 8, 2 * own * 7 / 8},
-      {all_reduce("%x", kHalfOfModel), 8, "all_reduce", "?", 2, own},
+      {all_reduce("%x", kHalfOfModel), 8, "all_reduce", "model", 2, own},
       {reduce_scatter(kModel, 2), 2, "reduce_scatter", "model", 4, own * 3 / 4},
       {all_gather(kModel, 32), 32, "all_gather", "model", 4, own * 3},
       {all_gather(kData, 16), 16, "all_gather", "data", 2, own},

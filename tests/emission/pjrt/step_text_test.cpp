@@ -108,6 +108,24 @@ TEST(StepBarrierTest, UnrolledBlocksThatOnlyConvolveAgainStandBehindOneToo) {
   EXPECT_GE(count_of(text, "optimization_barrier"), 2u) << "block00, whose matrices are trained, and the others";
 }
 
+// Over all of 16 chips: columns of four, then rows. Over eight, or 16 that are a part of 32, in one.
+TEST(StepScatterTest, GradientsOverASquareSliceAreScatteredInTwoStages) {
+  const auto scatters = [](std::vector<std::string> layout, bool has_square_scatters) {
+    layout.push_back("layout.zero=3");
+    const TextRow row{"", "nam52", std::move(layout), {}};
+    return count_of(
+        step_of(row, 26, Placement::megacpp, {.compiler = {.has_square_scatters = has_square_scatters}}).text,
+        "stablehlo.reduce_scatter");
+  };
+  const std::vector<std::string> square = {"layout.data_parallel=16", "train.batch=16"},
+                                 row = {"layout.data_parallel=8", "train.batch=8"},
+                                 part = {"layout.data_parallel=16", "layout.context_parallel=2", "train.batch=16"};
+  EXPECT_GT(scatters(square, true), 0u);
+  EXPECT_EQ(scatters(square, false), 2 * scatters(square, true));
+  EXPECT_EQ(scatters(row, false), scatters(row, true));
+  EXPECT_EQ(scatters(part, false), scatters(part, true)) << "32 chips are no square";
+}
+
 const std::vector<std::string> kManyChips = {"layout.data_parallel=32", "layout.tensor_parallel=8", "layout.zero=3",
                                              "train.batch=32"};
 
