@@ -107,6 +107,7 @@ Json reserved_json(const std::optional<fit::ReservedBytes>& reserved) {
           {"other_bytes", reserved->other},
           {"gap_bytes", reserved->gaps},
           {"uncertain_bytes", reserved->uncertain},
+          {"largest_bytes", reserved->largest},
           {"code_bytes", reserved->code}};
 }
 

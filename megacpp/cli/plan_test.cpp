@@ -311,6 +311,8 @@ TEST_F(PlanCommandTest, WhatXlaIsExpectedToReserveIsSaidByTerm) {
   for (const char* term : {"argument_bytes", "f32_weight_bytes", "other_bytes"}) sum += bytes(term);
   EXPECT_EQ(bytes("peak_bytes"), sum);
   EXPECT_EQ(bytes("bytes"), sum + bytes("gap_bytes") + bytes("code_bytes"));
+  EXPECT_GE(bytes("uncertain_bytes"), 0);
+  EXPECT_GT(bytes("largest_bytes"), 0) << "the gradient of the head's weight";
   EXPECT_LT(reserved["peak_bytes"], reserved["bytes"]);
   EXPECT_GT(reserved["peak_bytes"], reserved["argument_bytes"]);
   const fs::path file = folder_ / "plan.html";

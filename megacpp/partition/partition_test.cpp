@@ -67,6 +67,12 @@ ir::Graph embedding_gradient(int64_t rows) {
   return partition(graph, mesh, {}, {.max_replicated_bytes = 0}).graph;
 }
 
+size_t masks_of(const ir::Graph& graph, const ir::Shape& shape) {
+  return static_cast<size_t>(std::ranges::count_if(graph.nodes(), [&](const ir::Node& node) {
+    return (node.op == "select" || node.op == "broadcast") && graph.type(node.results[0]).shape == shape;
+  }));
+}
+
 TEST(EmbeddingGradientTest, MoreTokensThanRowsAreScatteredAsPartialSums) {
   const ir::Graph chip = embedding_gradient(16);
   EXPECT_EQ(count_of(chip, "all_gather"), 0u) << "16 rows are less to send than the 32 tokens of all chips";
@@ -77,6 +83,11 @@ TEST(EmbeddingGradientTest, FewerTokensThanRowsAreGatheredAndThatIsNoAccident) {
   const ir::Graph chip = embedding_gradient(64);
   EXPECT_EQ(count_of(chip, "reduce_scatter"), 0u) << "every chip adds its own rows up";
   EXPECT_EQ(count_of(chip, "all_gather"), 2u) << "tokens and their ids";
+  const auto scatter = std::ranges::find(chip.nodes(), "scatter_add", &ir::Node::op);
+  ASSERT_NE(scatter, chip.nodes().end());
+  const ir::Shape rows = chip.type(scatter->operands[1]).shape;
+  EXPECT_EQ(rows, (ir::Shape{8, 4, 2}));
+  EXPECT_EQ(masks_of(chip, rows), 0u) << "the index past the last row leaves out what other chips have";
 }
 
 TEST(ForwardNodesTest, AProgramWithoutABackwardPassIsForwardToItsEnd) {
