@@ -107,18 +107,6 @@ void require_usable(const runtime::Backend& backend, const recipe::Recipe& recip
                    .next = "leave --confirm out, set backend: cpu, or make it usable"});
 }
 
-void refuse_no_layout(const FitAnswer& answer) {
-  if (!answer.search.found.empty()) return;
-  std::string reasons;
-  for (const fit::Dropped& one : answer.search.dropped)
-    reasons += fmt::format("{}{} times {}", reasons.empty() ? "" : "; ", one.layouts, one.reason);
-  base::raise(base::Code::E1401,
-              {.where = answer.slice.name,
-               .got = fmt::format("{} products of degrees and no legal one: {}", answer.search.considered, reasons),
-               .wanted = "a layout that " + answer.recipe.name + " can take",
-               .next = "take another number of chips, or raise train.batch or train.micro_steps"});
-}
-
 /// By what is known now.
 void rank(const fit::Assumptions& assumptions, launch::UsersCatalog& catalog, FitAnswer& answer) {
   answer.known = ranked(catalog, assumptions, answer.search.found);
@@ -139,7 +127,7 @@ int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fi
   if (flags.tries > 0) options.tries = flags.tries;
   answer.search = fit::search_layouts(recipe, assumptions, options);
   answer.seconds = seconds_since(start);
-  refuse_no_layout(answer);
+  if (answer.search.found.empty()) throw no_layout(answer);
   rank(assumptions, catalog, answer);
   const ConfirmRequest request{flags.confirm, flags.recipe->file, flags.time_limit};
   confirm(request, assumptions, catalog, answer);

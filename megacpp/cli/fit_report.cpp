@@ -28,6 +28,7 @@ using fit::Found;
 using memory::human_bytes;
 
 constexpr size_t kPictureWidth = 72, kPictureHeight = 16;  // characters
+constexpr size_t kExamples = 3;                            // of layouts that are refused for one reason
 
 /// Of a point of the picture that is not on the front.
 char sign_of(fit::FitVerdict verdict) {
@@ -107,17 +108,42 @@ bool says_something(const catalog::Ranked& known) {
   return known.standing == catalog::Standing::runs || known.standing == catalog::Standing::failed;
 }
 
-std::string dropped_text(const fit::LayoutSearch& search) {
-  std::string text;
-  for (const fit::Dropped& one : search.dropped) text += fmt::format("  {:>6}  {}\n", one.layouts, one.reason);
-  return text;
+/// The first few whose degrees differ, and how many more there are.
+std::vector<std::string> examples_of(const fit::Refused& refused) {
+  std::vector<std::string> examples;
+  std::vector<plan::Changes> seen;
+  for (const fit::Refused::Layout& one : refused.layouts) {
+    plan::Changes degrees = one.settings;
+    std::erase_if(degrees, [](const plan::Change& change) { return !change.key.starts_with("layout."); });
+    if (seen.size() == kExamples || std::ranges::find(seen, degrees) != seen.end()) continue;
+    examples.push_back(fmt::format("{} ({})", set_words(one.settings), one.got));
+    seen.push_back(std::move(degrees));
+  }
+  if (const size_t more = refused.layouts.size() - examples.size(); more > 0)
+    examples.push_back(fmt::format("and {} more", more));
+  return examples;
 }
 
-/// What to set to get it: of two candidates of one layout the batch or recompute differ.
-Json settings_json(const Found& one) {
-  Json set = Json::array();
-  for (const plan::Change& change : one.changes) set.push_back(change.key + "=" + change.value);
-  return set;
+std::string left_out_text(const fit::LayoutSearch& search) {
+  std::string text;
+  for (const fit::Dropped& one : search.dropped) text += fmt::format("  {:>6}  {}\n", one.layouts, one.reason);
+  for (const fit::Refused& one : search.refused) {
+    text += fmt::format("  {:>6}  {}\n", one.layouts.size(), one.reason);
+    for (const std::string& example : examples_of(one)) text += fmt::format("  {:>6}    {}\n", "", example);
+  }
+  return text.empty() ? text : "left out:\n" + text;
+}
+
+Json left_out_json(const fit::LayoutSearch& search) {
+  Json left_out = Json::array();
+  for (const fit::Dropped& one : search.dropped) left_out.push_back({{"reason", one.reason}, {"layouts", one.layouts}});
+  for (const fit::Refused& one : search.refused) {
+    Json refused = Json::array();
+    for (const fit::Refused::Layout& layout : one.layouts)
+      refused.push_back({{"set", plan::overrides_of(layout.settings)}, {"got", layout.got}});
+    left_out.push_back({{"reason", one.reason}, {"layouts", one.layouts.size()}, {"refused", refused}});
+  }
+  return left_out;
 }
 
 Json found_json(const Found& one, const ShownMemory& memory) {
@@ -125,7 +151,8 @@ Json found_json(const Found& one, const ShownMemory& memory) {
   Json roles;
   for (const memory::RoleBytes& role : one.roles) roles[std::string(ir::role_name(role.role))] = role.bytes;
   return {{"layout", one.layout},
-          {"set", settings_json(one)},
+          // Of two candidates of one layout the batch or recompute differ.
+          {"set", plan::overrides_of(one.changes)},
           {"batch", one.recipe.train.batch},
           {"micro_steps", one.recipe.train.micro_steps},
           {"sequence", one.recipe.train.sequence},
@@ -206,7 +233,7 @@ std::string confirmed_text(const FitAnswer& answer) {
 
 Json confirmed_json(const Found& found, const launch::Confirmed& one) {
   Json json = {{"layout", found.layout},
-               {"set", settings_json(found)},
+               {"set", plan::overrides_of(found.changes)},
                {"by", one.is_compiled ? "compiler" : "run"},
                {"out_of_memory", one.out_of_memory},
                {"error", one.error}};
@@ -322,7 +349,7 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
   std::string text = fmt::format(
       "{} on {}: {} products of degrees, {} legal variants with ZeRO and micro-steps, {} compiled, {:.1f} s\n",
       answer.recipe.name, answer.slice.name, search.considered, search.variants, search.found.size(), answer.seconds);
-  if (!search.dropped.empty()) text += "left out:\n" + dropped_text(search);
+  text += left_out_text(search);
   text += search.is_complete() ? "everything that may fit was compiled: the fastest is the best there is\n"
                                : fmt::format(
                                      "{} more with a level of recompute were not compiled, being estimated "
@@ -391,10 +418,9 @@ std::string scatter_text(const FitAnswer& answer) {
 
 Json fit_json(const FitAnswer& answer) {
   const fit::LayoutSearch& search = answer.search;
-  Json dropped = Json::array(), found = Json::array(), front = Json::array(), confirmed = Json::array();
+  Json found = Json::array(), front = Json::array(), confirmed = Json::array();
   Json corrections = Json::array();
   for (const LaneCorrection& lane : answer.corrections) corrections.push_back(to_json(lane));
-  for (const fit::Dropped& one : search.dropped) dropped.push_back({{"reason", one.reason}, {"layouts", one.layouts}});
   const std::vector<size_t> order = answer.order();
   for (size_t place = 0; place < order.size(); ++place) {
     Json json = found_json(search.found[order[place]], answer.memory_of(order[place]));
@@ -418,7 +444,7 @@ Json fit_json(const FitAnswer& answer) {
                {"compiled", search.found.size()},
                {"not_compiled", search.left},
                {"complete", search.is_complete()},
-               {"dropped", dropped},
+               {"dropped", left_out_json(search)},
                {"candidates", found},
                {"front", front},
                {"confirmed", confirmed},
@@ -482,6 +508,23 @@ Json growth_json(const std::string& hardware, const recipe::Recipe& recipe, cons
   json["largest_close"] = of(growth.largest_close);
   if (!growth.why.empty()) json["ended_by"] = growth.why;
   return json;
+}
+
+base::Error no_layout(const FitAnswer& answer) {
+  const fit::LayoutSearch& search = answer.search;
+  const bool is_none_legal = search.refused.empty();
+  std::vector<std::string> reasons;
+  for (const fit::Dropped& one : search.dropped) reasons.push_back(fmt::format("{} times {}", one.layouts, one.reason));
+  for (const fit::Refused& one : search.refused)
+    reasons.push_back(
+        fmt::format("{} times {}: {}", one.layouts.size(), one.reason, fmt::join(examples_of(one), ", ")));
+  return {base::Code::E1401,
+          {.where = answer.slice.name,
+           .got = fmt::format("{} products of degrees and {}: {}", search.considered,
+                              is_none_legal ? "no legal one" : "none that compiles", fmt::join(reasons, "; ")),
+           .wanted = "a layout that " + answer.recipe.name + " can take",
+           .next = is_none_legal ? "take another number of chips, or raise train.batch or train.micro_steps"
+                                 : "take the settings of one to megacpp plan, which says what to change for it"}};
 }
 
 base::Error nothing_fits(const std::string& hardware, const Found& smallest) {

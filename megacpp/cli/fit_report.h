@@ -87,6 +87,8 @@ std::string fit_page(const FitAnswer& answer);
 std::string growth_text(const std::string& hardware, const recipe::Recipe& recipe, const fit::Growth& growth);
 Json growth_json(const std::string& hardware, const recipe::Recipe& recipe, const fit::Growth& growth);
 
+/// E1401 that says what was left out of a search which found nothing, and why.
+base::Error no_layout(const FitAnswer& answer);
 /// E2001 that names the least that was found, its worst chip, and what its bytes are for.
 base::Error nothing_fits(const std::string& hardware, const fit::Found& smallest);
 /// E2001 where nothing that is shown fits or is close: nothing_fits where no plan does either, else what says that each

@@ -159,6 +159,67 @@ TEST(FitAnswerTest, RulesOfAnotherCompilerAreSaidBelowWhatItWasAsked) {
   EXPECT_EQ(fit_json(answer)["other_compiler"], answer.other_compiler);
 }
 
+/// Five layouts, each at three levels of recompute, which all end in the same place.
+fit::Refused refused_layouts() {
+  fit::Refused refused{.reason = "refused while compiling: E1408: a title: a tensor"};
+  for (const char* degree : {"1", "2", "3", "4", "5"})
+    for (const char* level : {"none", "selective", "full"})
+      refused.layouts.push_back(
+          {.settings = {{"layout.tensor_parallel", degree}, {"train.recompute.A", level}}, .got = "7 bytes"});
+  return refused;
+}
+
+TEST(FitAnswerTest, OfManyThatAreRefusedAFewLayoutsAreShownAndTheRestCounted) {
+  FitAnswer answer = answer_of_four();
+  EXPECT_EQ(fit_text(answer, 1).find("left out"), std::string::npos);
+  answer.search.dropped = {{.reason = "too many", .layouts = 2}};
+  answer.search.refused = {refused_layouts()};
+  const std::string text = fit_text(answer, 1);
+  EXPECT_NE(text.find("left out:\n"
+                      "       2  too many\n"
+                      "      15  refused while compiling: E1408: a title: a tensor\n"
+                      "            --set layout.tensor_parallel=1 --set train.recompute.A=none (7 bytes)\n"
+                      "            --set layout.tensor_parallel=2 --set train.recompute.A=none (7 bytes)\n"
+                      "            --set layout.tensor_parallel=3 --set train.recompute.A=none (7 bytes)\n"
+                      "            and 12 more\n"
+                      "everything that may fit"),
+            std::string::npos)
+      << text;
+  answer.search.refused[0].layouts.resize(1);
+  EXPECT_EQ(fit_text(answer, 1).find(" more\n"), std::string::npos);
+}
+
+TEST(FitAnswerTest, JsonHasEveryLayoutThatIsRefused) {
+  FitAnswer answer = answer_of_four();
+  answer.search.dropped = {{.reason = "too many", .layouts = 2}};
+  answer.search.refused = {refused_layouts()};
+  const Json dropped = fit_json(answer)["dropped"];
+  ASSERT_EQ(dropped.size(), 2U);
+  EXPECT_EQ(dropped[0], (Json{{"reason", "too many"}, {"layouts", 2}}));
+  EXPECT_EQ(dropped[1]["reason"], "refused while compiling: E1408: a title: a tensor");
+  EXPECT_EQ(dropped[1]["layouts"], 15);
+  ASSERT_EQ(dropped[1]["refused"].size(), 15U);
+  const std::vector<std::string> last = {"layout.tensor_parallel=5", "train.recompute.A=full"};
+  EXPECT_EQ(dropped[1]["refused"][14]["set"], Json(last));
+  EXPECT_EQ(dropped[1]["refused"][14]["got"], "7 bytes");
+}
+
+TEST(FitAnswerTest, WhereNothingCompilesTheErrorShowsAFewLayouts) {
+  FitAnswer answer;
+  answer.slice.name = "toy:2";
+  answer.search.considered = 4;
+  answer.search.dropped = {{.reason = "too many", .layouts = 2}};
+  EXPECT_EQ(no_layout(answer).problem().got, "4 products of degrees and no legal one: 2 times too many");
+  answer.search.refused = {refused_layouts()};
+  const base::Error error = no_layout(answer);
+  EXPECT_EQ(error.code(), base::Code::E1401);
+  const std::string& got = error.problem().got;
+  EXPECT_TRUE(got.starts_with("4 products of degrees and none that compiles: 2 times too many; 15 times refused"))
+      << got;
+  EXPECT_TRUE(got.ends_with("--set layout.tensor_parallel=3 --set train.recompute.A=none (7 bytes), and 12 more"))
+      << got;
+}
+
 TEST(FitAnswerTest, ThePictureTellsCloseFromTheRest) {
   FitAnswer answer = answer_of_four();
   answer.front = front_of(answer);

@@ -18,6 +18,7 @@
 #include "megacpp/plan/next_step.h"
 #include "megacpp/plan/policy.h"
 #include "megacpp/plan/print.h"
+#include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/recompute.h"
 
 namespace megacpp::fit {
@@ -33,17 +34,17 @@ constexpr double kHopeless = 2;           // one so many times that of what fits
 constexpr double kMostOff = 8;            // one layout says no more of its variants than this factor
 constexpr const char* kStateTooLarge = "weights, gradients and optimizer state alone exceed a chip";
 
-/// What chips leave to a plan, bytes: the one that has least, and the one that has most.
+/// What chips leave to a plan, bytes beside code: the one that has least, and the one that has most.
 struct PlanLimits {
   double least, most;
-  // The least of them, where a compiler reserves as much over what is expected as was seen, or as much less.
-  double surely = least, possibly = least;
+  double least_limit;  // of the former, code included
 };
 
 /// One way to run a layout.
 struct Option {
   LayoutChoice choice;
   QuickEstimate quick_estimate;
+  FitBounds bounds = {};  // on the chip that has least
   bool tried = false;
 };
 
@@ -66,11 +67,11 @@ struct Family {
     return estimate.state + (estimate.bytes - estimate.state) * scale;
   }
 
-  /// The fastest within a limit that was not tried, unless what was compiled is surely faster.
-  std::optional<size_t> fastest_within(double limit, const std::optional<double>& compiled) const {
+  /// The fastest within its limit that was not tried, unless what was compiled is surely faster.
+  std::optional<size_t> fastest_within(const auto& limit_of, const std::optional<double>& compiled) const {
     const double slowest = compiled ? *compiled * kNear : INFINITY;
     for (size_t i = 0; i < options.size() && options[i].quick_estimate.seconds <= slowest; ++i)
-      if (!options[i].tried && bytes(i) <= limit) return i;
+      if (!options[i].tried && bytes(i) <= limit_of(options[i])) return i;
     return std::nullopt;
   }
 
@@ -78,15 +79,18 @@ struct Family {
     return option && compiled && options[*option].quick_estimate.seconds >= *compiled;
   }
 
-  /// The fastest that was not tried and should fit, surely once some option was close; where one
+  /// The fastest that was not tried and should fit, within `expected`, and surely once some option was close; where one
   /// does fit, also what is close and may be faster. Where none should fit and none was seen to, the smallest once,
   /// beside what is close too, so that no estimate is all that speaks against a layout.
-  void choose(const PlanLimits& limits) {
+  void choose(double expected) {
+    const bool must_be_sure = close_estimate.has_value();
+    const auto sure = [&](const Option& option) { return must_be_sure ? option.bounds.surely : expected; };
+    const auto possible = [](const Option& option) { return option.bounds.possibly; };
     is_doubtful = false;
-    next = fastest_within(close_estimate ? limits.surely : limits.least, fit_estimate);
+    next = fastest_within(sure, fit_estimate);
     is_near = is_no_faster(next, fit_estimate);
     if ((!next || is_near) && close_estimate) {
-      const std::optional<size_t> close = fastest_within(limits.possibly, close_estimate);
+      const std::optional<size_t> close = fastest_within(possible, close_estimate);
       if (close && (!next || *close < *next)) next = close, is_near = true;
     }
     if (next || fit_estimate) return;
@@ -101,7 +105,7 @@ struct Family {
   void begin(const PlanLimits& limits) {
     std::ranges::stable_sort(options, std::less<>(),
                              [](const Option& option) { return option.quick_estimate.seconds; });
-    choose({.least = limits.least * kSlack, .most = limits.most});
+    choose(limits.least * kSlack);
   }
 
   void learn(size_t option, const Found& found, const PlanLimits& limits) {
@@ -110,7 +114,7 @@ struct Family {
     scale = std::clamp(beside / std::max(1.0, estimate.bytes - estimate.state), 1 / kMostOff, kMostOff);
     std::optional<double>& least = found.fit.fits() ? fit_estimate : close_estimate;
     if (found.fit.may_fit()) least = std::min(least.value_or(INFINITY), estimate.seconds);
-    choose(limits);
+    choose(limits.least);
   }
 };
 
@@ -121,27 +125,47 @@ bool same_layout(const LayoutChoice& a, const LayoutChoice& b) {
   return degrees(a) == degrees(b);
 }
 
+double as_real(int64_t value) { return static_cast<double>(value); }
+
 PlanLimits limits_of(const Recipe& recipe, const Assumptions& assumptions) {
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  const bool has_rule = has_reserved_rule(recipe, device);
-  const double off = reserved_off_most(recipe, device);
-  const int64_t code = has_rule                ? reserved_code(recipe, device)
-                       : device.gaps_least < 1 ? device.code_bytes_least
-                                               : code_bytes(device);
-  const auto room = [&](int64_t limit) {
-    const int64_t bytes = limit > 0 ? limit : device.usable_bytes;
-    return bytes == 0 ? INFINITY : static_cast<double>(bytes - code);
+  const int64_t code = has_reserved_rule(recipe, device) ? reserved_code(recipe, device)
+                       : device.gaps_least < 1           ? device.code_bytes_least
+                                                         : code_bytes(device);
+  const auto limit_of = [&device](int64_t own) {
+    const int64_t bytes = own > 0 ? own : device.usable_bytes;
+    return bytes == 0 ? INFINITY : as_real(bytes);
   };
   const bool have_own = !assumptions.limits.empty();
-  PlanLimits limits{.least = have_own ? INFINITY : room(0), .most = have_own ? 0 : room(0)};
-  for (const int64_t limit : assumptions.limits) {
-    limits.least = std::min(limits.least, room(limit));
-    limits.most = std::max(limits.most, room(limit));
+  double least = have_own ? INFINITY : limit_of(0), most = have_own ? 0 : limit_of(0);
+  for (const int64_t own : assumptions.limits) {
+    least = std::min(least, limit_of(own));
+    most = std::max(most, limit_of(own));
   }
-  const double beside = has_rule ? static_cast<double>(kSmallBuffers) : 0;
-  limits.surely = (limits.least - beside) / (has_rule ? 1 + off : device.gaps_most);
-  limits.possibly = (limits.least + beside) * (has_rule ? 1 + off : 1 / device.gaps_least);
-  return limits;
+  return {.least = least - as_real(code), .most = most - as_real(code), .least_limit = least};
+}
+
+/// The gradient of the head's weight in f32, whole but for tensor_parallel: ReservedBytes::largest.
+double head_gradient_bytes(const recipe::Model& model, const LayoutChoice& choice) {
+  constexpr int64_t kF32Bytes = 4;
+  const int64_t words = (model.vocab + choice.tensor - 1) / choice.tensor;  // of the vocabulary, on a chip
+  return as_real(kF32Bytes * words * model.hidden);
+}
+
+/// The most that ReservedBytes::uncertain is: of several sequences a chip a byte for each score of one attention.
+double uncertain_score_bytes(const Recipe& recipe, const LayoutChoice& choice) {
+  const int64_t sequences = choice.batch / (choice.data * choice.expert), length = recipe.train.sequence;
+  if (sequences <= 1) return 0;
+  int64_t heads = 0;
+  for (const recipe::BlockType& type : recipe::block_types(recipe.model)) {
+    const blocks::Traits traits = type.traits();
+    if (traits.ring_elements == 0) continue;  // no attention
+    for (const blocks::Split& split : traits.splits)
+      if (split.key == "heads") heads = std::max(heads, split.count);
+  }
+  // Queries see the keys up to their own; of a sequence that is split the last may be a chip's, and see all.
+  const double pairs = as_real(length * (length + 1)) / as_real(std::max<int64_t>(2, choice.context));
+  return as_real(sequences * heads) / as_real(choice.tensor) * pairs;
 }
 
 /// Whether no plan of it fits, whatever is estimated. Stages of a pipeline share the parameters out, so that one of
@@ -173,6 +197,7 @@ class Search {
       : recipe_(recipe),
         assumptions_(assumptions),
         options_(options),
+        device_(hw::device_of(assumptions.slice.chip)),
         limits_(limits_of(recipe, assumptions)),
         pool_(options.threads),
         estimator_(recipe, assumptions, pool_),
@@ -239,9 +264,10 @@ class Search {
   /// as it would be smallest.
   std::optional<Option> add(const LayoutChoice& legal) {
     const std::array<QuickEstimate, 3> estimates = estimator_.estimates(legal);
+    const FitBounds bounds = fit_bounds(recipe_, legal, device_, limits_.least_limit);
     std::vector<Option> options;
     for (size_t level = 0; level < estimates.size(); ++level) {
-      options.push_back({.choice = legal, .quick_estimate = estimates[level]});
+      options.push_back({.choice = legal, .quick_estimate = estimates[level], .bounds = bounds});
       options.back().choice.recompute = kRecomputeLevels[level];
     }
     if (cannot_fit(legal, estimates[0].least, limits_, assumptions_)) return options.back();
@@ -393,7 +419,7 @@ class Search {
     std::vector<Outcome> outcomes = compile_all(options);
     for (size_t i = 0; i < round.size(); ++i) {
       if (outcomes[i].refused) {
-        drop_refused(options[i].choice, *outcomes[i].refused);
+        add_refused(options[i].choice, *outcomes[i].refused);
         continue;
       }
       Found& found = *outcomes[i].found;
@@ -435,28 +461,48 @@ class Search {
   }
 
   void compile_with_auto() {
-    for (Outcome& outcome : compile_all(options_with_auto())) {
-      if (!outcome.found) continue;
-      set_levels(*outcome.found);
-      const bool is_new =
-          std::ranges::find(result_.found, outcome.found->recipe, &Found::recipe) == result_.found.end();
-      if (is_new) result_.found.push_back(std::move(*outcome.found));
+    const std::vector<Option> options = options_with_auto();
+    std::vector<Outcome> outcomes = compile_all(options);
+    for (size_t i = 0; i < options.size(); ++i) {
+      if (outcomes[i].refused) {
+        add_refused(options[i].choice, *outcomes[i].refused);
+        continue;
+      }
+      Found& found = *outcomes[i].found;
+      set_levels(found);
+      const bool is_new = std::ranges::find(result_.found, found.recipe, &Found::recipe) == result_.found.end();
+      if (is_new) result_.found.push_back(std::move(found));
     }
   }
 
-  /// By its degrees: no rule of legal layouts foresaw it.
-  void drop_refused(const LayoutChoice& choice, const base::Error& error) {
-    std::vector<std::string> degrees = plan::overrides_of(changes_of(choice));
-    std::erase_if(degrees, [](const std::string& setting) { return !setting.starts_with("layout."); });
-    Candidates dropped{.dropped = std::move(result_.dropped)};
-    dropped.drop(
-        fmt::format("refused while compiling: {}: {}", base::code_title(error.code()), fmt::join(degrees, " ")));
-    result_.dropped = std::move(dropped.dropped);
+  /// Whole, so that the recipe's own layout, of which nothing is to be changed, has a name too.
+  plan::Changes settings_of(const LayoutChoice& c) const {
+    plan::Changes settings = {{"layout.data_parallel", std::to_string(c.data)},
+                              {"layout.expert_parallel", std::to_string(c.expert)},
+                              {"layout.context_parallel", std::to_string(c.context)},
+                              {"layout.tensor_parallel", std::to_string(c.tensor)},
+                              {"layout.pipeline_parallel", std::to_string(c.pipeline)},
+                              {"layout.zero", std::to_string(c.zero)},
+                              {"train.batch", std::to_string(c.batch)},
+                              {"train.micro_steps", std::to_string(c.micro_steps)}};
+    for (const char letter : recipe::recompute_letters(recipe_.model))
+      settings.push_back({recipe::recompute_key(letter), c.recompute});
+    return plan::merged(std::move(settings), changes_of(c));
+  }
+
+  /// No gate foresaw it.
+  void add_refused(const LayoutChoice& choice, const base::Error& error) {
+    const std::string reason = fmt::format("refused while compiling: {}: {}: {}", base::code_name(error.code()),
+                                           base::code_title(error.code()), error.problem().where);
+    auto at = std::ranges::lower_bound(result_.refused, reason, std::less<>(), &Refused::reason);
+    if (at == result_.refused.end() || at->reason != reason) at = result_.refused.insert(at, {.reason = reason});
+    at->layouts.push_back({.settings = settings_of(choice), .got = error.problem().got});
   }
 
   const Recipe& recipe_;
   const Assumptions& assumptions_;
   const SearchOptions& options_;
+  hw::Chip device_;
   PlanLimits limits_;
   base::ThreadPool pool_;
   QuickEstimator estimator_;
@@ -474,6 +520,19 @@ class Search {
 
 double Found::tokens_per_second() const {
   return static_cast<double>(recipe.train.batch * recipe.train.micro_steps * recipe.train.sequence) / time.seconds();
+}
+
+FitBounds fit_bounds(const Recipe& recipe, const LayoutChoice& choice, const hw::Chip& device, double limit) {
+  const bool has_stages = choice.pipeline > 1;  // of which no rule is known
+  if (has_reserved_rule(recipe, device) && !has_stages) {
+    const double off = 1 + reserved_off_most(recipe, device), small = as_real(kSmallBuffers);
+    const double code = as_real(reserved_code(recipe, device)), scores = uncertain_score_bytes(recipe, choice);
+    const double total = std::min((limit - small) / off, limit - small - head_gradient_bytes(recipe.model, choice));
+    return {.surely = total - scores - code, .possibly = (limit + small) * off + scores - code};
+  }
+  const double code = as_real(code_bytes(device)), surely = (limit - code) / device.gaps_most;
+  if (has_stages || device.gaps_least == 1) return {.surely = surely, .possibly = limit - code};
+  return {.surely = surely, .possibly = (limit - as_real(device.code_bytes_least)) / device.gaps_least};
 }
 
 Found compile_candidate(const Recipe& requested, const plan::Changes& changes, const Assumptions& assumptions) {

@@ -15,6 +15,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "megacpp/fit/candidates.h"
@@ -22,6 +23,7 @@
 #include "megacpp/fit/islands.h"
 #include "megacpp/fit/quick_estimate.h"
 #include "megacpp/fit/regime.h"
+#include "megacpp/hw/chip.h"
 #include "megacpp/memory/out_of_memory.h"
 
 namespace megacpp::fit {
@@ -58,11 +60,33 @@ struct SearchOptions {
   std::function<void(int64_t compiled, int64_t tries)> progress = {};
 };
 
+/// What is expected of a step, bytes beside code: up to `surely` it fits a chip, above `possibly` it does not. Between
+/// them it may also be close.
+struct FitBounds {
+  double surely = 0, possibly = 0;
+};
+
+/// Of a layout on a chip with such a limit, in bytes, whatever it recomputes: from the ranges that verdicts are made of
+/// (reserved_bytes.h), as far as recipe and layout tell them. Measurements that correct plans move them.
+FitBounds fit_bounds(const recipe::Recipe& recipe, const LayoutChoice& choice, const hw::Chip& device, double limit);
+
+/// Layouts that pass all gates and that compiling refuses for one reason: the error and where it is. What it got there
+/// may be another with every layout.
+struct Refused {
+  struct Layout {
+    plan::Changes settings;  // all that a search sets, also what is as in the recipe
+    std::string got;
+  };
+  std::string reason = {};
+  std::vector<Layout> layouts = {};  // as they were compiled
+};
+
 struct LayoutSearch {
   std::vector<Found> found;       // by time what fits, then what is close; then the others, least missing memory first
   int64_t considered = 0;         // products of degrees
   int64_t variants = 0;           // legal, with ZeRO and micro-steps
   std::vector<Dropped> dropped;   // with reasons
+  std::vector<Refused> refused;   // sorted by reason
   int64_t left = 0;               // variants with a level of recompute that were not compiled; any may be the best
   bool splits_sequences = false;  // whether context_parallel was a choice
 
@@ -74,7 +98,7 @@ struct LayoutSearch {
   bool is_complete() const { return left == 0; }
 };
 
-/// `found` is empty where no layout is legal; `dropped` then says why.
+/// `found` is empty where no layout is legal or compiles; `dropped` and `refused` then say why.
 LayoutSearch search_layouts(const recipe::Recipe& recipe, const Assumptions& assumptions,
                             const SearchOptions& options = {});
 
