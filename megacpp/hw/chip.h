@@ -83,9 +83,10 @@ struct Reached {
   bool is_known() const { return products > 0 && traffic > 0; }
 };
 
-/// Of a GPU's memory what a client of XLA is told to take as its pool, out of which it serves programs. The rest is for
-/// the driver's context, code, and what libraries allocate by themselves; not told, it takes three quarters.
-inline constexpr double kXlaPoolShare = 0.9;
+/// Of a GPU's memory what a client of XLA is told to take as its pool, out of which it serves programs, where so many
+/// processes use that GPU: plans count on the same. The rest is for the driver's context, code, and what libraries
+/// allocate by themselves; not told, a client takes three quarters.
+constexpr double xla_pool_share(int64_t sharers) { return 0.9 / static_cast<double>(sharers); }
 
 struct Chip {
   std::string name;

@@ -223,7 +223,11 @@ void add_memory(std::vector<ChipKey>& keys) {
     keys.push_back(fact({path, Kind::bytes, memory(), doc}, store));
   };
   bytes("memory.nominal", "Memory of a chip.", store_bytes<&Chip::nominal_bytes>);
-  bytes("memory.usable", "What a program may use of it: the limit of a plan.", store_bytes<&Chip::usable_bytes>);
+  bytes(
+      "memory.usable",
+      "What a program may use of it: the limit of a plan. XLA's client on a GPU takes nine tenths of it, which limit a "
+      "plan there.",
+      store_bytes<&Chip::usable_bytes>);
   bytes("memory.reserved", "What the system holds back.", store_bytes<&Chip::reserved_bytes>);
   bytes("memory.alignment", "An allocation is rounded up to a multiple of it.", store_bytes<&Chip::alignment>);
   bytes("memory.code_least", "The least a compiled training step takes of the same memory.",

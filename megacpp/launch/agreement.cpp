@@ -15,6 +15,7 @@
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/fault_injection.h"
+#include "megacpp/runtime/plugins/gpu_shares.h"
 #include "megacpp/runtime/processor.h"
 
 namespace megacpp::launch {
@@ -98,6 +99,17 @@ int Agreement::core_share() {
   std::vector<CoreUser> users;
   for (const std::string& text : world().share("cores", to_text(own))) users.push_back(core_user_of(text));
   return launch::core_share(users, static_cast<size_t>(process()));
+}
+
+int64_t Agreement::gpu_sharers(const std::vector<std::string>& seen) {
+  namespace plugins = runtime::plugins;
+  const plugins::GpusOfProcess own{.machine = runtime::host_name(), .gpus = seen, .chips = local_chips()};
+  std::vector<plugins::GpusOfProcess> processes;
+  for (const std::string& text : world().share("GPUs of a process", plugins::to_text(own)))
+    processes.push_back(plugins::gpus_of_process(text));
+  int64_t most = 1;
+  for (const plugins::GpuShare& share : plugins::gpu_shares(processes)) most = std::max(most, share.sharers);
+  return most;
 }
 
 std::string Agreement::from_coordinator(std::string_view subject, const std::function<std::string()>& make) {

@@ -81,6 +81,9 @@ class Agreement {
   /// The machines of all processes.
   std::vector<RunHost> hosts_of_run();
   FreeMemory free_memory();
+  /// Processes that use the most crowded GPU, where this one sees those: they will be shared out alike when the run is
+  /// loaded. E1504 as plugins::gpu_shares().
+  int64_t gpu_sharers(const std::vector<std::string>& seen);
   int64_t least(std::string_view subject, int64_t value) { return world().agree_min(subject, value); }
   /// What `make` gives on the coordinator; it is called there alone.
   std::string from_coordinator(std::string_view subject, const std::function<std::string()>& make);

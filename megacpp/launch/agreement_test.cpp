@@ -98,6 +98,17 @@ TEST_F(AgreementTest, AllKnowTheHostsOfTheRun) {
   });
 }
 
+// Plans count on the pool that each of their clients will be told to take.
+TEST_F(AgreementTest, AllKnowHowManyProcessesShareAGpu) {
+  processes_.run([&](size_t process) {
+    Agreement agreement(recipe(), options(process));
+    EXPECT_EQ(agreement.gpu_sharers({"g0"}), 2);
+    EXPECT_EQ(agreement.gpu_sharers({"g0", "g1"}), 1);
+    EXPECT_EQ(agreement.gpu_sharers({"g" + std::to_string(process)}), 1) << "a launcher gave each its own";
+    EXPECT_EQ(agreement.gpu_sharers({}), 1) << "they cannot tell";
+  });
+}
+
 // Devices that are not here are planned for all the same, beside hosts that are.
 TEST_F(AgreementTest, AHostThatLacksMemoryForTheSnapshotEndsAllBeforeAnythingIsLoaded) {
   const std::vector<std::vector<std::string>> backends = {{"backend=cuda"}, {"backend=xla", "xla.plugin=cuda"}};

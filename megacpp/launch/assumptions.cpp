@@ -72,10 +72,14 @@ void set_gaps(hw::Chip& chip, const runtime::Backend& backend, const fit::Lane& 
     chip.gaps_most = chip.loops_gaps_most;
 }
 
-// XLA serves programs out of a pool, on GPUs.
-void set_pool(hw::Chip& chip, const runtime::Backend& backend) {
-  if (chip.kind == hw::ChipKind::gpu && backend.emits_stablehlo)
-    chip.usable_bytes = std::llround(hw::kXlaPoolShare * static_cast<double>(chip.usable_bytes));
+// XLA serves programs out of a pool, on GPUs. A chip's own limit above it limits nothing.
+void set_pool(fit::Assumptions& assumptions, const runtime::Backend& backend, int64_t sharers) {
+  hw::Chip& chip = assumptions.slice.chip;
+  if (chip.kind != hw::ChipKind::gpu || !backend.emits_stablehlo || chip.usable_bytes == 0) return;
+  chip.usable_bytes = std::llround(hw::xla_pool_share(sharers) * static_cast<double>(chip.usable_bytes));
+  const int64_t pool = hw::device_of(chip).usable_bytes;
+  for (int64_t& limit : assumptions.limits)
+    if (limit > pool) limit = 0;
 }
 
 }  // namespace
@@ -109,7 +113,7 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
   assumptions.build = build_of(recipe, assumptions.slice);
   assumptions.lane = lane_on(assumptions.slice, recipe);
   set_gaps(assumptions.slice.chip, backend, assumptions.lane, recipe.model);
-  set_pool(assumptions.slice.chip, backend);
+  set_pool(assumptions, backend, hardware.sharers);
   if (may_be_unrolled(recipe, assumptions.slice.chip)) {
     recipe::Recipe unrolled = recipe;
     unrolled.xla.loops = recipe::kUnrolled;

@@ -147,6 +147,10 @@ fit::Assumptions Launch::agreed_assumptions() {
   runtime::FoundHardware hardware =
       backend.find_hardware(requested_, agreed_machine(requested_, backend, agreement_, hosts, log_));
   if (!hardware.note.empty()) log_({"hardware", hardware.note});
+  if (backend.visible_gpus && !agreement_.is_alone())
+    hardware.sharers = agreement_.gpu_sharers(backend.visible_gpus(requested_));
+  if (hardware.sharers > 1)
+    log_({"hardware", fmt::format("{} processes share a GPU and its memory", hardware.sharers)});
   fit::Assumptions assumptions = assumptions_for(requested_, std::move(hardware), catalog_, mesh_);
   assumptions.hosts = planned_hosts(hosts);
   const auto share = [&](const char* what, std::vector<catalog::Sample>& peaks) {

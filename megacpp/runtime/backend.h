@@ -47,6 +47,7 @@ struct FoundHardware {
   hw::Slice slice;        // a chip's usable bytes are 0 where only its devices know them
   bool has_rates = true;  // without them nothing can be said of the time of a step
   std::string note = {};  // how it was found, or why not, where that goes by what devices call themselves
+  int64_t sharers = 1;    // processes of the run that use the most crowded of its GPUs
 };
 
 /// The settings of a run that are the backend's own, as its start prints them.
@@ -118,6 +119,9 @@ struct Backend {
   /// What the devices of this machine that a run of the recipe is on call themselves, as chip files have it: "NVIDIA
   /// H200"; empty: they do not say so before they are started. No probe: it has no devices of its own.
   std::function<std::string(const recipe::Recipe&)> device_name = {};
+  /// The UUIDs of the GPUs that this process sees, for one whose processes share these out as plugins/gpu_shares does
+  /// and have a pool each on a GPU that they share. None where it cannot tell; empty: no other backend need know.
+  std::function<std::vector<std::string>(const recipe::Recipe&)> visible_gpus = {};
   /// The hardware that a run of the recipe is on. E1601, E1602 for a target that is none; E1603 for a chip file of the
   /// user's that has the name of the devices and is malformed.
   std::function<FoundHardware(const recipe::Recipe&, const Machine&)> find_hardware;

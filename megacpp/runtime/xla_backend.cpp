@@ -21,6 +21,7 @@
 #include "megacpp/runtime/processor.h"
 #ifdef MEGACPP_HAS_PJRT
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
+#include "megacpp/runtime/pjrt/process_part.h"
 #endif
 
 namespace megacpp::runtime {
@@ -71,6 +72,10 @@ std::unique_ptr<Executable> load(const recipe::Recipe& recipe, const compile::Co
                     options);
 }
 
+std::vector<std::string> visible_gpus(const recipe::Recipe& recipe) {
+  return plugin_kind(recipe) == plugins::PluginKind::cuda ? pjrt::gpus_by_driver() : std::vector<std::string>();
+}
+
 base::Decision usable(const recipe::Recipe& recipe) {
   try {
     plugin_of(recipe);
@@ -94,6 +99,7 @@ constexpr const char* kWayOut = "run: megacpp plugins fetch cpu, and build again
 
 schedule::Target target(const recipe::Recipe&, const TargetMesh&) { refuse(); }
 std::unique_ptr<Executable> load(const recipe::Recipe&, const compile::Compiled&, const LoadOptions&) { refuse(); }
+std::vector<std::string> visible_gpus(const recipe::Recipe&) { return {}; }
 base::Decision usable(const recipe::Recipe&) {
   return base::Decision::no(std::string("a build without the header of the PJRT C API; ") + kWayOut);
 }
@@ -230,6 +236,7 @@ Backend xla_backend() {
           .free_bytes = free_bytes,
           .host_rates = cpu::host_rates_probe(),  // estimates are made for our own kernels
           .device_name = device_name,
+          .visible_gpus = visible_gpus,
           .find_hardware = find_hardware,
           .identity = identity,
           .platforms = platforms(),

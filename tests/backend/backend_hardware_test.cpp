@@ -136,14 +136,31 @@ TEST(BackendHardwareTest, TpuPlansKnowTheLaneOfUnrolledBlocks) {
 // What its client is told to take (runtime/pjrt/process_part); kernels of ours and TPUs have all that programs may use.
 TEST(BackendHardwareTest, OnGpusXlaHasItsPoolAlone) {
   launch::UsersCatalog none({.none = true}, catalog::Access::read);
-  const auto limit = [&](const char* hardware, const char* backend) {
+  const auto limit = [&](const char* hardware, const char* backend, int64_t sharers = 1) {
     const recipe::Recipe recipe = test_recipe({backend, "train.precision=bf16"});
-    return launch::assumptions_for(recipe, hw::parse_target(hardware), none).slice.chip.usable_bytes;
+    const runtime::FoundHardware found{.slice = hw::parse_target(hardware), .sharers = sharers};
+    return launch::assumptions_for(recipe, found, none, runtime::mesh_here(recipe, 1)).slice.chip.usable_bytes;
   };
   const int64_t usable = hw::parse_target("h200:1").chip.usable_bytes;
   EXPECT_EQ(limit("h200:1", "backend=xla"), std::llround(0.9 * static_cast<double>(usable)));
+  EXPECT_EQ(limit("h200:1", "backend=xla", 3), std::llround(hw::xla_pool_share(3) * static_cast<double>(usable)));
   EXPECT_EQ(limit("h200:1", "backend=cuda"), usable);
   EXPECT_EQ(limit("v6e:1x1", "backend=xla"), hw::parse_target("v6e:1x1").chip.usable_bytes);
+}
+
+TEST(BackendHardwareTest, NoLimitOfARecipeMakesThePoolLarger) {
+  launch::UsersCatalog none({.none = true}, catalog::Access::read);
+  const auto limit = [&](const std::string& backend, int64_t own) {
+    const recipe::Recipe recipe =
+        test_recipe({"backend=" + backend, "train.precision=bf16", "hardware.limit=" + std::to_string(own)});
+    const fit::Assumptions assumptions = launch::assumptions_for(recipe, hw::parse_target("h200:1"), none);
+    return fit::make_estimate(recipe, assumptions).fit.worst().limit;
+  };
+  const int64_t usable = hw::parse_target("h200:1").chip.usable_bytes;
+  const int64_t pool = std::llround(hw::xla_pool_share(1) * static_cast<double>(usable));
+  EXPECT_EQ(limit("xla", pool + 1), pool);
+  EXPECT_EQ(limit("xla", pool - 1), pool - 1);
+  EXPECT_EQ(limit("cuda", pool + 1), pool + 1) << "its kernels have no pool";
 }
 
 // What the chip's file says of compiled steps was measured with blocks unrolled.

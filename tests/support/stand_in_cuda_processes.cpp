@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A PJRT plugin that stands in for the CUDA one where clients of several processes are joined: it takes node_id,
-// num_nodes and visible_devices, tells the others of its devices through the key-value callbacks, and runs nothing. The
-// environment variable STAND_IN_CUDA says how it behaves: "alone" joins no processes; "silent" is a node 1 that puts
-// nothing; "broken" is a node 1 that cannot be made; otherwise well.
+// num_nodes and visible_devices, tells the others of its devices through the key-value callbacks, and runs nothing. It
+// "compiles" programs that need 1 MiB, and has 1 GiB of each device. The environment variable STAND_IN_CUDA says how it
+// behaves: "alone" joins no processes; "silent" is a node 1 that puts nothing; "broken" is a node 1 that cannot be
+// made; "large" compiles programs that need 2 GiB; otherwise well.
 #include <pjrt_c_api.h>
 
 #include <cstdlib>
@@ -30,7 +31,18 @@ struct PJRT_Client {
   std::vector<PJRT_Device*> all, own;  // into `devices`
 };
 
+struct PJRT_Executable {};
+
+struct PJRT_LoadedExecutable {
+  PJRT_Client* client;
+};
+
 namespace {
+
+std::string behaviour_wanted() {
+  const char* const variable = std::getenv("STAND_IN_CUDA");
+  return variable == nullptr ? "" : variable;
+}
 
 PJRT_Error* fail(PJRT_Error_Code code, std::string message) { return new PJRT_Error{code, std::move(message)}; }
 
@@ -141,8 +153,7 @@ PJRT_Error* exchange(const PJRT_Client_Create_Args* args, const Options& options
 }
 
 PJRT_Error* client_create(PJRT_Client_Create_Args* args) {
-  const char* const variable = std::getenv("STAND_IN_CUDA");
-  const std::string behaviour = variable == nullptr ? "" : variable;
+  const std::string behaviour = behaviour_wanted();
   const Options options = options_of(args);
   if (behaviour == "broken" && options.node == 1) return fail(PJRT_Error_Code_INTERNAL, "no kernel image");
   auto* const client = new PJRT_Client;
@@ -219,6 +230,46 @@ PJRT_Error* device_attributes(PJRT_DeviceDescription_Attributes_Args* args) {
   return nullptr;
 }
 
+PJRT_Error* device_memory(PJRT_Device_MemoryStats_Args* args) {
+  args->bytes_in_use = 0;
+  args->bytes_limit = int64_t{1} << 30;
+  args->bytes_limit_is_set = true;
+  return nullptr;
+}
+
+// ---- Programs ----
+
+PJRT_Error* compile(PJRT_Client_Compile_Args* args) {
+  args->executable = new PJRT_LoadedExecutable{args->client};
+  return nullptr;
+}
+
+PJRT_Error* loaded_destroy(PJRT_LoadedExecutable_Destroy_Args* args) {
+  delete args->executable;
+  return nullptr;
+}
+
+PJRT_Error* loaded_executable(PJRT_LoadedExecutable_GetExecutable_Args* args) {
+  args->executable = new PJRT_Executable;
+  return nullptr;
+}
+
+PJRT_Error* loaded_devices(PJRT_LoadedExecutable_AddressableDevices_Args* args) {
+  args->addressable_devices = args->executable->client->own.data();
+  args->num_addressable_devices = args->executable->client->own.size();
+  return nullptr;
+}
+
+PJRT_Error* executable_destroy(PJRT_Executable_Destroy_Args* args) {
+  delete args->executable;
+  return nullptr;
+}
+
+PJRT_Error* executable_memory(PJRT_Executable_GetCompiledMemoryStats_Args* args) {
+  args->temp_size_in_bytes = behaviour_wanted() == "large" ? int64_t{1} << 31 : int64_t{1} << 20;
+  return nullptr;
+}
+
 PJRT_Api make_table() {
   PJRT_Api table{};
   table.struct_size = PJRT_Api_STRUCT_SIZE;
@@ -241,6 +292,13 @@ PJRT_Api make_table() {
   table.PJRT_DeviceDescription_Kind = device_kind;
   table.PJRT_DeviceDescription_ToString = device_text;
   table.PJRT_DeviceDescription_Attributes = device_attributes;
+  table.PJRT_Device_MemoryStats = device_memory;
+  table.PJRT_Client_Compile = compile;
+  table.PJRT_LoadedExecutable_Destroy = loaded_destroy;
+  table.PJRT_LoadedExecutable_GetExecutable = loaded_executable;
+  table.PJRT_LoadedExecutable_AddressableDevices = loaded_devices;
+  table.PJRT_Executable_Destroy = executable_destroy;
+  table.PJRT_Executable_GetCompiledMemoryStats = executable_memory;
   return table;
 }
 

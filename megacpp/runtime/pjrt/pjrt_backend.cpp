@@ -103,6 +103,7 @@ class PjrtExecutable : public Executable {
     require_own_devices();
     if (part_.store && options.on_hang) watch_hangs(options);
     if (const auto memory = program_.compiled().memory()) planned_bytes_ = memory->needed();
+    lower_limits();
     require_fit();
     raise_faults(faults_, memory::OomClass::load, compiled, limits_);
     for (size_t chip = 0; chip < arguments_.size(); ++chip) {
@@ -256,6 +257,18 @@ class PjrtExecutable : public Executable {
     awaited_[index_of(chip)] = steps_;
   }
 
+  // To what the client has of a device: the pool that it was told to take, where it took one.
+  void lower_limits() {
+    for (size_t chip = 0; chip < local_chips().size(); ++chip) {
+      const std::optional<DeviceMemory> memory = client_.memory(device_of(chip));
+      const int64_t bytes = memory ? memory->bytes_limit.value_or(0) : 0;
+      if (bytes <= 0) continue;
+      limits_.resize(static_cast<size_t>(chips()));  // of which it may have none
+      int64_t& limit = limits_[static_cast<size_t>(local_chips()[chip])];
+      limit = limit > 0 ? std::min(limit, bytes) : bytes;
+    }
+  }
+
   // By the compiler's own account, since it and not our plan decides what a chip needs.
   void require_fit() const {
     memory::MemoryPlan needed;
@@ -369,7 +382,7 @@ class PjrtExecutable : public Executable {
   Client client_;
   std::vector<int64_t> device_ids_;  // by chip of the mesh
   LoadedProgram program_;
-  std::vector<int64_t> limits_;  // by chip of the mesh, as LoadOptions
+  std::vector<int64_t> limits_;  // by chip of the mesh, as LoadOptions; of local ones no more than the client has
   Faults faults_;
   std::unique_ptr<HangWatch> watch_;                           // over processes, where somebody asks for it
   int64_t steps_ = 0;                                          // run so far

@@ -36,10 +36,11 @@ struct PluginOptions {
 };
 
 /// `compiled` was made for xla_target() and must outlive the executable. One step is one program: state stays on the
-/// devices, and so do outputs until they are fetched. E2001 when what XLA needs exceeds a chip's limit. E1505 for
-/// values to be checked, for a fetched output that the step does not leave, and for a plugin that joins no processes
-/// where the transport has several; then programs come from no cache. E1504 when the plugin has too few devices, E3001
-/// for a cache that cannot be written; errors of the plugin as in status.h.
+/// devices, and so do outputs until they are fetched. E2001 when what XLA needs exceeds a chip's limit, or what the
+/// plugin's client says it has of the chip. E1505 for values to be checked, for a fetched output that the step does not
+/// leave, and for a plugin that joins no processes where the transport has several; then programs come from no cache.
+/// E1504 when the plugin has too few devices, E3001 for a cache that cannot be written; errors of the plugin as in
+/// status.h.
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const PluginOptions& plugin,
                                  const LoadOptions& options = {});
 

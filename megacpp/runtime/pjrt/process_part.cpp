@@ -93,12 +93,17 @@ ClientRequest request_for(const ProcessPart& part, PluginKind kind) {
   // Only the CPU plugin makes as many devices as it is asked for, and refuses nothing else by this name.
   if (kind == PluginKind::cpu) request.options.push_back({"cpu_device_count", request.devices});
   if (kind == PluginKind::cuda)
-    request.options.push_back(
-        {"memory_fraction", static_cast<float>(hw::kXlaPoolShare) / static_cast<float>(part.gpus.sharers)});
+    request.options.push_back({"memory_fraction", static_cast<float>(hw::xla_pool_share(part.gpus.sharers))});
   if (!part.store || plugins::info_of(kind).over_processes != OverProcesses::by_options) return request;
   request.options.push_back({"node_id", part.process});
   request.options.push_back({"num_nodes", static_cast<int64_t>(part.chips.size())});
   request.options.push_back({"visible_devices", part.gpus.devices});
+  return request;
+}
+
+ClientRequest request_to_compile(const ProcessPart& part, PluginKind kind) {
+  ClientRequest request = request_for(part, kind);
+  if (kind == PluginKind::cuda) request.options.push_back({"preallocate", false});
   return request;
 }
 

@@ -41,6 +41,8 @@ ProcessPart join_processes(const std::shared_ptr<collectives::World>& world, plu
 
 /// What the plugin is asked for; E1504 when it has too few devices for this process.
 ClientRequest request_for(const ProcessPart& part, plugins::PluginKind kind);
+/// The same where nothing is run: its pool grows as compiling needs it, and leaves a run beside it the rest of the GPU.
+ClientRequest request_to_compile(const ProcessPart& part, plugins::PluginKind kind);
 
 /// The device of every chip, by chip, as ids of the plugin: each process has its own devices in the order of their ids.
 /// Over processes they tell each other their numbers; `limit`: for that.

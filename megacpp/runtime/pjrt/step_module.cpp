@@ -62,7 +62,7 @@ CompileOptions options_for(std::span<const DeviceDescription> devices, int64_t c
 Client client_for(const Plugin& plugin, int64_t chips) {
   ProcessPart whole{.chips = {std::vector<int64_t>(static_cast<size_t>(chips))}};
   std::iota(whole.chips[0].begin(), whole.chips[0].end(), int64_t{0});
-  return Client(plugin, request_for(whole, plugins::kind_of_file(plugin.file())));
+  return Client(plugin, request_to_compile(whole, plugins::kind_of_file(plugin.file())));
 }
 
 }  // namespace megacpp::runtime::pjrt

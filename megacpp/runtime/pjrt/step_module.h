@@ -31,7 +31,7 @@ CompileOptions options_for(std::span<const DeviceDescription> devices, int64_t c
 /// One partition a chip, each on the device of this id.
 CompileOptions options_on(std::vector<int64_t> device_ids, std::map<std::string, FlagValue> flags);
 
-/// With the chips in this process. E1504 when the plugin has too few devices.
+/// To compile with, the chips in this process. E1504 when the plugin has too few devices.
 Client client_for(const Plugin& plugin, int64_t chips);
 
 }  // namespace megacpp::runtime::pjrt

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients of a plugin in two processes become one mesh, or both end with what stands against it.
+// Clients of a plugin in two processes become one mesh, or both end with what stands against it; what a client asks for
+// and has.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -8,6 +9,9 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/compile/compile.h"
+#include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/pjrt/client.h"
 #include "megacpp/runtime/pjrt/process_part.h"
 #include "tests/support/environment.h"
@@ -107,12 +111,39 @@ TEST(ProcessPartTest, OneProcessAsksForNothingElse) {
   EXPECT_EQ(request_for(part, PluginKind::cpu).options, (std::vector<NamedValue>{{"cpu_device_count", int64_t{2}}}));
 }
 
-// What plans count on (hw::kXlaPoolShare); of a GPU that several processes use, each has its part.
+// What plans count on too (hw::xla_pool_share); of a GPU that several processes use, each has its part.
 TEST(ProcessPartTest, OnGpusThePoolIsAskedFor) {
   ProcessPart part{.chips = {{0}}};
   EXPECT_EQ(request_for(part, PluginKind::cuda).options, (std::vector<NamedValue>{{"memory_fraction", 0.9F}}));
   part.gpus.sharers = 3;
-  EXPECT_EQ(request_for(part, PluginKind::cuda).options, (std::vector<NamedValue>{{"memory_fraction", 0.9F / 3}}));
+  EXPECT_EQ(request_for(part, PluginKind::cuda).options, (std::vector<NamedValue>{{"memory_fraction", 0.3F}}));
+}
+
+// A run beside it may need the rest of the GPU.
+TEST(ProcessPartTest, OnGpusWhatOnlyCompilesTakesNoPoolAtOnce) {
+  const ProcessPart part{.chips = {{0}}};
+  EXPECT_EQ(request_to_compile(part, PluginKind::cuda).options,
+            (std::vector<NamedValue>{{"memory_fraction", 0.9F}, {"preallocate", false}}));
+  EXPECT_TRUE(request_to_compile(part, PluginKind::tpu).options.empty());
+  EXPECT_EQ(request_to_compile(part, PluginKind::cpu).options, request_for(part, PluginKind::cpu).options);
+}
+
+// What it has of a device is less than a device has, whatever the recipe's limit says.
+TEST(ClientLimitTest, AProgramThatNeedsMoreThanItsClientHasIsRefusedWhenItIsLoaded) {
+  for (const std::string own : {"0", "3GiB"}) {
+    const recipe::Recipe recipe = recipe::load(
+        std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml",
+        std::vector<std::string>{"backend=xla", std::string("xla.plugin=") + STAND_IN_CUDA_PROCESSES_FILE,
+                                 "xla.cache=off", "model.depth=2", "train.sequence=64", "hardware.limit=" + own});
+    const Backend& xla = backend_named("xla");
+    const compile::Compiled compiled = compile::compile_training(recipe, xla.target(recipe, mesh_here(recipe, 1)));
+    const auto load_it = [&] { return load_for(recipe, compiled, load_options(recipe, 1)); };
+    EXPECT_EQ(load_it()->memory(0).limit_bytes, int64_t{1} << 30);
+    const testing_support::Variable behaviour("STAND_IN_CUDA", "large");
+    const base::Problem problem = testing_support::problem_of(Code::E2001, load_it);
+    EXPECT_NE(problem.got.find("2.00 GiB"), std::string::npos) << problem.got;
+    EXPECT_NE(problem.wanted.find("1.00 GiB"), std::string::npos) << problem.wanted;
+  }
 }
 
 TEST(ProcessPartTest, DevicesFollowTheNumbersOfThePlugin) {
