@@ -53,7 +53,7 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   hosts.keep_snapshot = hosts.keep_snapshot && recipe.checkpoint.saves();
   estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
                             {.of_parts = estimate.correction, .letters = letter_families(recipe.model)}, hosts,
-                            reserved_range(estimate.reserved, estimate.compiled, device));
+                            reserved_range(estimate.reserved, recipe, estimate.compiled, device));
   if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions, recipe.train.precision);
   estimate.time_correction = catalog::correction_by_others(assumptions.steps, estimate.signature);
   return estimate;

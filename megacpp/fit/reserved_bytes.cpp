@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kKeepsAll = "none";
 
-// Of the steps that the rules were made from. Beyond, attention is a loop over blocks and holds other temporaries.
+// Of the steps that the rules were made from. In loops they hold beyond, but not as closely.
 constexpr int64_t kLongestSequence = 4096;
 
 bool keeps_all(const recipe::Recipe& recipe, char letter) {
@@ -105,13 +105,13 @@ ReservedBytes in_loops(const recipe::Recipe& recipe, const StepParts& parts, con
           .weights_in_bf16 = converted + (for_all ? kept_weights : 0),
           .forward = sums + (for_all ? 0 : kept_weights),
           .head = parts.head_weight + logits + sums,
-          .backward = parts.gradients + scores.expected +
+          .backward = parts.gradients + scores.expected + parts.loop_temporaries +
                       scaled(alive_blocks(recipe, device), all / recipe.model.depth) +
-                      (has_sums ? parts.logits : 0),  // the head's work comes behind that of the blocks
+                      (has_sums ? parts.logits : 0),            // the head's work comes behind that of the blocks
           .update = parts.all_gradients + parts.outside_state,  // blocks are updated in loops, in place
           .uncertain = scores.uncertain,
           .largest = parts.head_weight,
-          .off_most = device.reserved_off_most};
+          .off_most = reserved_off_most(recipe, device)};
 }
 
 ReservedBytes unrolled(const recipe::Recipe& recipe, const StepParts& parts, const schedule::Target& target,
@@ -130,11 +130,11 @@ ReservedBytes unrolled(const recipe::Recipe& recipe, const StepParts& parts, con
           .weights_in_bf16 = converted,
           .forward = sums,
           .head = parts.logits + (has_sums ? 0 : parts.head_weight) + sums,
-          .backward = parts.logits + scores.expected + sums,
+          .backward = parts.logits + scores.expected + parts.loop_temporaries + sums,
           .update = parts.logits + parts.gradients,
           .uncertain = scores.uncertain,
           .largest = parts.head_weight,
-          .off_most = device.unrolled_off_most};
+          .off_most = reserved_off_most(recipe, device)};
 }
 
 }  // namespace
@@ -159,11 +159,12 @@ ReservedRange ReservedBytes::range() const {
 
 bool has_reserved_rule(const recipe::Recipe& recipe, const hw::Chip& device) {
   return device.reserved_per_alive > 0 && recipe.xla.placement == "megacpp" && recipe.train.precision == "bf16" &&
-         recipe.train.sequence <= kLongestSequence;
+         (recipe.train.sequence <= kLongestSequence || recipe::has_block_loops(recipe));
 }
 
 double reserved_off_most(const recipe::Recipe& recipe, const hw::Chip& device) {
-  return recipe::has_block_loops(recipe) ? device.reserved_off_most : device.unrolled_off_most;
+  const bool is_close = recipe::has_block_loops(recipe) && recipe.train.sequence <= kLongestSequence;
+  return is_close ? device.reserved_off_most : device.unrolled_off_most;
 }
 
 int64_t reserved_code(const recipe::Recipe& recipe, const hw::Chip& device) {
@@ -188,13 +189,16 @@ std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const 
   return reserved;
 }
 
-std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& reserved,
+std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& reserved, const recipe::Recipe& recipe,
                                             const compile::Compiled& compiled, const hw::Chip& device) {
   if (reserved) return reserved->range();
   if (device.gaps_least == 1 || compiled.stages.size() > 1) return std::nullopt;
   const memory::MemoryPlan& memory = compiled.stages[0].memory;
   const int64_t planned = memory.total_bytes;
-  return ReservedRange{.least = std::max(scaled(device.gaps_least, planned), memory.state_bytes),
+  // Where blocks are unrolled, fusions across both passes may make most of a long step again.
+  const bool is_made_again = !recipe::has_block_loops(recipe) && recipe.train.sequence > kLongestSequence;
+  const double least = is_made_again ? 0 : device.gaps_least;
+  return ReservedRange{.least = std::max(scaled(least, planned), memory.state_bytes),
                        .expected = planned,
                        .most = scaled(device.gaps_most, planned),
                        .least_code = device.code_bytes_least,

@@ -58,7 +58,7 @@ struct ReservedBytes {
 };
 
 /// Whether what XLA reserves for such a step is known: not where the chip's file has no factors, XLA places collectives
-/// itself, products are not in bf16, or sequences are longer than any recorded.
+/// itself, products are not in bf16, or unrolled blocks have sequences longer than any that was recorded.
 bool has_reserved_rule(const recipe::Recipe& recipe, const hw::Chip& device);
 /// How far off the rule may be, as a part of what it expects.
 double reserved_off_most(const recipe::Recipe& recipe, const hw::Chip& device);
@@ -71,9 +71,9 @@ std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const 
                                             const compile::Compiled& compiled, const schedule::Target& target,
                                             const hw::Chip& device);
 
-/// What verdicts are made of: by the rule, else from the least to the most that the chip's file has for any step.
-/// Nothing where it has no least, and for a pipeline.
-std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& reserved,
+/// What verdicts are made of: by the rule, else the plan, from the least to the most that the chip's file has for any
+/// step. Nothing where it has no least, and for a pipeline.
+std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& reserved, const recipe::Recipe& recipe,
                                             const compile::Compiled& compiled, const hw::Chip& device);
 
 }  // namespace megacpp::fit

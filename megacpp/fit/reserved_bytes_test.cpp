@@ -123,6 +123,16 @@ TEST(ReservedBytesTest, ScoresOfSeveralSequencesDependOnWhatIsRecomputed) {
   EXPECT_EQ(with_head.range().least, reserved.range().least);
 }
 
+// Of more than 4096 keys scores exist for one pair of blocks, and the sums of dk and dv in f32 beside them.
+TEST(ReservedBytesTest, LongAttentionHasWhatItsLoopHolds) {
+  const Planned plan = planned({"train.sequence=8192"});
+  ASSERT_TRUE(plan.reserved);
+  const int64_t pair = 512 * 512 * kHeads;
+  EXPECT_GT(plan.reserved->backward, 2 * (4 + 2) * pair);
+  EXPECT_LT(plan.reserved->backward, 6 * int64_t{8192} * 8192 / 2 * kHeads) << "all scores at once";
+  EXPECT_EQ(plan.reserved->off_most, hw::find_chip("v6e").unrolled_off_most) << "not as closely";
+}
+
 TEST(ReservedBytesTest, AModelWithoutAttentionHasNoScores) {
   const Settings settings = {"model.pattern=ME",      "model.depth=8",       "train.precision=bf16",
                              "train.batch=8",         "train.sequence=64",   "layout.data_parallel=4",
@@ -288,8 +298,8 @@ TEST(ReservedBytesTest, TheVerdictComesFromHowFarOffTheRuleMayBe) {
 // XLA never stores some of what a plan has.
 TEST(ReservedBytesTest, WithoutARuleLessMayBeReservedThanIsPlanned) {
   const hw::Chip chip = hw::find_chip("v6e");
-  for (const char* setting : {"xla.placement=xla", "train.sequence=8192"}) {
-    const ChipGroup worst = planned({setting}).estimate.fit.worst();
+  {
+    const ChipGroup worst = planned({"xla.placement=xla"}).estimate.fit.worst();
     EXPECT_EQ(worst.needed(), worst.planned + code_bytes(chip));
     EXPECT_EQ(worst.least_needed(), times(chip.gaps_least, worst.planned) + chip.code_bytes_least);
     EXPECT_EQ(worst.most_needed(), times(chip.gaps_most, worst.planned) + code_bytes(chip));
@@ -305,7 +315,10 @@ TEST(ReservedBytesTest, WithoutARuleLessMayBeReservedThanIsPlanned) {
 TEST(ReservedBytesTest, NothingIsExpectedWhereNoRuleIsKnown) {
   EXPECT_FALSE(planned({"xla.placement=xla"}).reserved);
   EXPECT_FALSE(planned({"train.precision=f32"}).reserved);
-  EXPECT_FALSE(planned({"train.sequence=8192"}).reserved) << "no step of such a length was recorded";
+  const Settings long_unrolled = {"train.sequence=8192", "xla.loops=off"};
+  EXPECT_FALSE(planned(long_unrolled).reserved) << "no step of such a length was recorded";
+  const ChipGroup worst = planned(long_unrolled).estimate.fit.worst();
+  EXPECT_EQ(worst.least_needed(), worst.state + hw::find_chip("v6e").code_bytes_least) << "much may be made again";
   EXPECT_FALSE(planned({}, test_assumptions("v5e:2x2")).reserved) << "its file says nothing";
   Assumptions own_kernels = test_assumptions("v6e:2x2");
   own_kernels.slice.chip.reserved_per_alive = 0;

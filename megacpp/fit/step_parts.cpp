@@ -39,13 +39,24 @@ int64_t gradient_bytes(const memory::MemoryPlan& micro_step) {
   return bytes;
 }
 
-// Scores have an exponential each.
+int64_t temporary_bytes(const ops::OpDef& op, const ops::NodeView& view) {
+  int64_t bytes = 0;
+  for (const ir::TensorType& type : op.temporaries(view)) bytes += type.bytes();
+  return bytes;
+}
+
+// Scores have an exponential each. An op in its looped form has those of one pair of blocks at a time.
 void add_scores(const ir::Graph& graph, StepParts& parts) {
   for (const ir::Node& node : graph.nodes()) {
     const ops::OpDef& op = ops::op_def(node.op);
     if (!op.is_work()) continue;
     const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
-    const int64_t scores = std::llround(op.cost({operands, results, node.attrs}).exponentials);
+    const ops::NodeView view{operands, results, node.attrs};
+    if (op.is_composite() && op.stablehlo) {
+      parts.loop_temporaries = std::max(parts.loop_temporaries, temporary_bytes(op, view));
+      continue;
+    }
+    const int64_t scores = std::llround(op.cost(view).exponentials);
     const std::string_view letter = ir::scope_letter(node.scope);
     if (scores <= parts.scores || letter.empty()) continue;
     parts.scores = scores;
