@@ -39,7 +39,7 @@ int64_t gradient_bytes(const memory::MemoryPlan& micro_step) {
   return bytes;
 }
 
-int64_t temporary_bytes(const ops::OpDef& op, const ops::NodeView& view) {
+int64_t loop_temporary_bytes(const ops::OpDef& op, const ops::NodeView& view) {
   int64_t bytes = 0;
   for (const ir::TensorType& type : op.temporaries(view)) bytes += type.bytes();
   return bytes;
@@ -53,7 +53,7 @@ void add_scores(const ir::Graph& graph, StepParts& parts) {
     const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
     const ops::NodeView view{operands, results, node.attrs};
     if (op.is_composite() && op.stablehlo) {
-      parts.loop_temporaries = std::max(parts.loop_temporaries, temporary_bytes(op, view));
+      parts.loop_temporaries = std::max(parts.loop_temporaries, loop_temporary_bytes(op, view));
       continue;
     }
     const int64_t scores = std::llround(op.cost(view).exponentials);
