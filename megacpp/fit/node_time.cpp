@@ -89,4 +89,10 @@ NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::Node
           .arithmetic_bound = arithmetic > moved};
 }
 
+double slowed_beside(const hw::Chip& device, double seconds, double beside) {
+  const double share = known_or_all(device.reached.beside_collectives);
+  const double done = beside * share;
+  return seconds <= done ? seconds / share : beside + (seconds - done);
+}
+
 }  // namespace megacpp::fit

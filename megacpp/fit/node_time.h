@@ -40,4 +40,8 @@ struct NodeTime {
 NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::NodeView& view,
                    Compiler compiler = Compiler::ours);
 
+/// What so many seconds of work take where collectives run beside its first `beside` seconds: their kernels take
+/// processors and memory traffic from it.
+double slowed_beside(const hw::Chip& device, double seconds, double beside);
+
 }  // namespace megacpp::fit

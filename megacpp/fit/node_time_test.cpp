@@ -60,6 +60,16 @@ TEST(NodeTimeTest, EveryKernelIsLaunched) {
   EXPECT_DOUBLE_EQ(copy_on(chip).limit, 0.4) << "a limit has no gaps";
 }
 
+TEST(NodeTimeTest, WorkIsSlowerBesideCollectivesAndNoLonger) {
+  hw::Chip chip = toy();
+  EXPECT_DOUBLE_EQ(slowed_beside(chip, 8, 4), 8) << "nothing is known of it";
+  chip.reached.beside_collectives = 0.5;
+  EXPECT_DOUBLE_EQ(slowed_beside(chip, 8, 0), 8);
+  EXPECT_DOUBLE_EQ(slowed_beside(chip, 8, 4), 10) << "two seconds' work in the first four";
+  EXPECT_DOUBLE_EQ(slowed_beside(chip, 8, 16), 16);
+  EXPECT_DOUBLE_EQ(slowed_beside(chip, 8, 40), 16);
+}
+
 TEST(NodeTimeTest, AttentionGoesByTheWidthOfItsHeads) {
   hw::Chip chip = toy();
   chip.reached.products = 0.7;

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/fit/step_basis.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/blocks/attention.h"
+#include "megacpp/blocks/mamba.h"
 #include "megacpp/fit/node_time.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/recipe/block_types.h"
 
 namespace megacpp::fit {
 namespace {
@@ -22,22 +28,51 @@ std::string cited(const hw::Chip& chip, const char* fact_name) {
   return fact->source + (fact->date.empty() ? "" : ", " + fact->date);
 }
 
+/// What products are in: routers compute in f32 beside whatever else.
+std::vector<std::string> precisions_of(const recipe::Recipe& recipe) {
+  std::vector<std::string> found = {recipe.train.precision};
+  if (recipe::has_experts(recipe.model) && recipe.train.precision != "f32") found.push_back("f32");
+  return found;
+}
+
+template <typename Family>
+bool has_blocks_of(const recipe::Model& model) {
+  return std::ranges::any_of(recipe::block_types(model),
+                             [](const recipe::BlockType& type) { return type.config.get_if<Family>() != nullptr; });
+}
+
+/// Kinds of work whose rate is taken from products.
+std::vector<std::string> work_at_rate_of_products(const hw::Chip& chip, const recipe::Recipe& recipe) {
+  std::vector<std::string> found;
+  if (!chip.reached.is_known()) return found;
+  if (chip.reached.attention.empty() && has_blocks_of<blocks::Attention>(recipe.model)) found.emplace_back("attention");
+  if (chip.reached.ssd == 0 && has_blocks_of<blocks::Mamba>(recipe.model)) found.emplace_back("state-space products");
+  return found;
+}
+
 /// What stands in for rates that its file does not have.
 std::string missing_rates(const hw::Chip& chip, const recipe::Recipe& recipe) {
-  const std::string dtype = matrix_rate(chip, recipe.train.precision).dtype;
   std::string text;
-  if (!dtype.empty() && dtype != recipe.train.precision)
-    text += fmt::format("; products in {} at the rate of {}, since its file has none", recipe.train.precision, dtype);
+  for (const std::string& precision : precisions_of(recipe))
+    if (const std::string dtype = matrix_rate(chip, precision).dtype; !dtype.empty() && dtype != precision)
+      text += fmt::format("; products in {} at the rate of {}, since its file has none", precision, dtype);
+  if (chip.reached.is_known() && recipe.train.precision != kMeasuredPrecision)
+    text += fmt::format("; shares of the peak are those of products in {}, since its file has no others",
+                        kMeasuredPrecision);
+  if (const std::vector<std::string> work = work_at_rate_of_products(chip, recipe); !work.empty())
+    text += fmt::format("; {} at the share of products, since its file has none", fmt::join(work, " and "));
   if (recipe.layout.offload != recipe::Layout{}.offload && chip.link(kHostLink) == nullptr)
     text += fmt::format("; without the copies of layout.offload, since its file has no link {}", kHostLink);
   return text;
 }
 
 std::string_view why_open(OpenEnd open) {
-  constexpr std::array<std::string_view, 3> kWhy = {
+  constexpr std::array<std::string_view, 5> kWhy = {
       "nobody measured: no whole step was run there",
       "nobody measured: whole steps were run there with blocks unrolled, not in loops (xla.loops)",
-      "is not known: the steps that ranges are taken from waited for no copies from and to the host (layout.offload)"};
+      "is not known: the steps that ranges are taken from waited for no copies from and to the host (layout.offload)",
+      "nobody measured: whole steps were run there on one chip alone",
+      "nobody measured: whole steps were run there in bf16"};
   return kWhy.at(static_cast<size_t>(open));
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "megacpp/recipe/parse.h"
+
 namespace megacpp::fit {
 namespace {
 
@@ -15,7 +17,15 @@ hw::Chip plain_chip() {
 recipe::Recipe in_precision(const char* precision) {
   recipe::Recipe recipe;
   recipe.train.precision = precision;
+  recipe.model.pattern = "E";
+  recipe.model.depth = 1;
   return recipe;
+}
+
+/// Attention, state-space blocks and experts.
+recipe::Recipe hybrid() {
+  return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml",
+                      std::vector<std::string>{"train.precision=bf16"});
 }
 
 TEST(StepBasisTest, WithoutMeasuredRatesATimeIsTheRooflineAndSaysSo) {
@@ -43,6 +53,31 @@ TEST(StepBasisTest, TheRateOfAnotherTypeIsNeverTakenSilently) {
   EXPECT_EQ(basis_of_times(chip, in_precision("f32")),
             basis_of_times(plain_chip(), in_precision("bf16")) +
                 "; products in f32 at the rate of bf16, since its file has none");
+}
+
+TEST(StepBasisTest, RatesOfOtherWorkAreNeverTakenSilently) {
+  hw::Chip chip = plain_chip();
+  chip.peak_flops = {{"bf16", 1e12}, {"f32", 1e11}};
+  chip.reached.products = chip.reached.traffic = 0.5;
+  chip.reached.attention = {{64, 0.4}};
+  const std::string plain = basis_of_times(chip, in_precision("bf16"));
+  chip.reached.attention.clear();
+  EXPECT_EQ(basis_of_times(chip, hybrid()),
+            plain + "; attention and state-space products at the share of products, since its file has none");
+  chip.reached.attention = {{64, 0.4}};
+  EXPECT_EQ(basis_of_times(chip, hybrid()),
+            plain + "; state-space products at the share of products, since its file has none");
+  chip.reached.ssd = 0.1;
+  EXPECT_EQ(basis_of_times(chip, hybrid()), plain);
+  EXPECT_EQ(basis_of_times(chip, in_precision("f32")),
+            plain + "; shares of the peak are those of products in bf16, since its file has no others");
+}
+
+TEST(StepBasisTest, RoutersComputeInF32) {
+  hw::Chip chip = plain_chip();
+  chip.peak_flops = {{"bf16", 1e12}};
+  EXPECT_EQ(basis_of_times(chip, hybrid()), basis_of_times(chip, in_precision("bf16")) +
+                                                "; products in f32 at the rate of bf16, since its file has none");
 }
 
 TEST(StepBasisTest, CopiesOverALinkThatTheFileLacksAreSaidToBeLeftOut) {
@@ -77,6 +112,13 @@ TEST(StepBasisTest, MeasuredStepsGiveARange) {
   EXPECT_EQ(range_text(waits, chip),
             "Expected above 2.00 s, the roofline; how far above is not known: the steps that ranges are taken from "
             "waited for no copies from and to the host (layout.offload).");
+  const StepTime exchanges{.compute = 4, .limit = 2, .is_limit = false, .range = {.least = 2, .open = OpenEnd::links}};
+  EXPECT_EQ(range_text(exchanges, chip),
+            "Expected above 2.00 s, the roofline; how far above nobody measured: whole steps were run there on one "
+            "chip alone.");
+  const StepTime in_f32{.compute = 4, .limit = 2, .is_limit = false, .range = {.least = 2, .open = OpenEnd::dtype}};
+  EXPECT_EQ(range_text(in_f32, chip),
+            "Expected above 2.00 s, the roofline; how far above nobody measured: whole steps were run there in bf16.");
 }
 
 }  // namespace

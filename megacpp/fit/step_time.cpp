@@ -49,7 +49,7 @@ class Walk {
         continue;
       }
       if (!ops::op_def(node.op).is_collective) {
-        now += compute(graph, node);
+        now += compute(graph, node, std::max(0.0, wire_free - now));
         continue;
       }
       const std::string axes = node.attrs.text("axes", "stage");
@@ -86,11 +86,13 @@ class Walk {
   }
 
  private:
-  double compute(const Graph& graph, const Node& node) {
+  // Collectives are under way for `beside` seconds yet.
+  double compute(const Graph& graph, const Node& node, double beside) {
     const ops::OpDef& op = ops::op_def(node.op);
     if (!op.is_work()) return 0;
     const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
-    const NodeTime took = node_time(chip_, op, {operands, results, node.attrs}, compiler_);
+    NodeTime took = node_time(chip_, op, {operands, results, node.attrs}, compiler_);
+    took.seconds = slowed_beside(chip_, took.seconds, beside);
     time_.arithmetic += times(took.arithmetic);
     time_.limit += times(took.limit);
     (took.arithmetic_bound ? time_.compute : time_.memory) += times(took.seconds);
@@ -235,9 +237,11 @@ StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice,
   double update = 0;
   std::optional<OpenEnd> open;
   if (lane.loops == LaneLoops::on) open = OpenEnd::loops;
+  if (precision != kMeasuredPrecision) open = OpenEnd::dtype;
   for (const compile::StagePrograms& chip : compiled.stages) {
     StageStep step = step_of(compiled, chip, slice, lane.compiler);
     if (!open && step.time.exposed_copies > 0) open = OpenEnd::copies;
+    if (!open && !step.time.links.empty()) open = OpenEnd::links;
     if (step.time.seconds() > slowest.seconds()) slowest = std::move(step.time);
     update = std::max(update, step.update);
     stages.push_back(std::move(step.work));

@@ -148,12 +148,12 @@ TEST(StepTimeTest, ExponentialsOfAttentionTakeTheirTimeBesideItsProducts) {
 TEST(StepTimeTest, APredictionHasALimitAndARange) {
   const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) { add_product(b); })});
   hw::Slice slice = toys(1);
-  const StepTime roofline = predict_step(compiled, slice, "f32");
+  const StepTime roofline = predict_step(compiled, slice, "bf16");
   EXPECT_TRUE(roofline.is_limit);
   EXPECT_DOUBLE_EQ(roofline.limit, 8);
 
   slice.chip.reached.products = slice.chip.reached.traffic = 0.5;
-  const StepTime open = predict_step(compiled, slice, "f32");
+  const StepTime open = predict_step(compiled, slice, "bf16");
   EXPECT_FALSE(open.is_limit);
   EXPECT_DOUBLE_EQ(open.seconds(), 16);
   EXPECT_DOUBLE_EQ(open.limit, 8);
@@ -163,16 +163,17 @@ TEST(StepTimeTest, APredictionHasALimitAndARange) {
 
   slice.chip.reached.step_least = 0.75;
   slice.chip.reached.step_most = 1.5;
-  const StepTime bounded = predict_step(compiled, slice, "f32");
+  const StepTime bounded = predict_step(compiled, slice, "bf16");
   EXPECT_DOUBLE_EQ(bounded.range.least, 12);
   EXPECT_DOUBLE_EQ(bounded.range.most.value(), 24);
-  const StepTime in_loops = predict_step(compiled, slice, "f32", {.loops = LaneLoops::on});
+  const StepTime in_loops = predict_step(compiled, slice, "bf16", {.loops = LaneLoops::on});
   EXPECT_DOUBLE_EQ(in_loops.range.least, 8);
   EXPECT_EQ(in_loops.range.most, std::nullopt);
   EXPECT_EQ(in_loops.range.open, OpenEnd::loops) << "steps were measured unrolled";
-  EXPECT_EQ(predict_step(compiled, slice, "f32", {.loops = LaneLoops::off}).range.most, bounded.range.most);
+  EXPECT_EQ(predict_step(compiled, slice, "bf16", {.loops = LaneLoops::off}).range.most, bounded.range.most);
   slice.chip.reached.step_least = 0.25;
-  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").range.least, 8) << "never below the limit";
+  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "bf16").range.least, 8) << "never below the limit";
+  EXPECT_EQ(predict_step(compiled, slice, "f32").range.open, OpenEnd::dtype) << "steps were measured in bf16";
 }
 
 TEST(StepTimeTest, TheLimitWaitsForLinksToo) {
@@ -289,6 +290,28 @@ TEST(StepTimeTest, ACollectiveStartedEarlyRunsBesideTheWork) {
   EXPECT_DOUBLE_EQ(queued.overlapped, 8);
 }
 
+TEST(StepTimeTest, WorkBesideACollectiveIsAsSlowAsTheChipsFileSays) {
+  const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) {
+                                                   const ValueId started = start_sum(b);
+                                                   add_product(b, "x");
+                                                   add_product(b, "y");
+                                                   b.one(ops::kDoneOp, {started}, sum_over_data());
+                                                 })},
+                                                 ir::Mesh({{"data", 2}}));
+  hw::Slice slice = toys(2);
+  slice.chip.reached.products = slice.chip.reached.traffic = 1;
+  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").seconds(), 16);
+  slice.chip.reached.beside_collectives = 0.8;
+  const StepTime slowed = predict_step(compiled, slice, "f32");
+  EXPECT_DOUBLE_EQ(slowed.compute, 16.5) << "2.5 s of the first product do the work of two";
+  EXPECT_DOUBLE_EQ(slowed.limit, 16) << "the roofline knows nothing of it";
+  EXPECT_DOUBLE_EQ(slowed.ops.front().seconds, 16.5);
+  slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
+  const StepTime exchanges = predict_step(compiled, slice, "bf16");
+  EXPECT_EQ(exchanges.range.open, OpenEnd::links) << "steps were measured on one chip";
+  EXPECT_EQ(exchanges.range.most, std::nullopt);
+}
+
 TEST(StepTimeTest, AProgramCountsAsOftenAsTheStepRunsIt) {
   const auto write = [](ops::Builder& b) {
     b.one("all_reduce", {add_gradient(b)}, sum_over_data());
@@ -387,12 +410,12 @@ TEST(StepTimeTest, CopiesBesideWorkAreHiddenUpToTheRateOfTheirLink) {
   slice.chip.links.push_back({.name = kHostLink, .scope = hw::LinkScope::node, .bytes_per_second = 64});
   slice.chip.reached.products = slice.chip.reached.traffic = 1;
   slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
-  const StepTime hidden = predict_step(compiled, slice, "f32");
+  const StepTime hidden = predict_step(compiled, slice, "bf16");
   EXPECT_DOUBLE_EQ(hidden.exposed, 0) << "4 s beside 8";
   EXPECT_DOUBLE_EQ(hidden.range.most.value(), 20);
   EXPECT_DOUBLE_EQ(hidden.overlapped, 8);
   slice.chip.links.back().bytes_per_second = 16;
-  const StepTime waiting = predict_step(compiled, slice, "f32");
+  const StepTime waiting = predict_step(compiled, slice, "bf16");
   EXPECT_DOUBLE_EQ(waiting.exposed, 16) << "16 s beside 8, twice";
   EXPECT_DOUBLE_EQ(waiting.exposed_copies, 16);
   EXPECT_DOUBLE_EQ(waiting.range.least, waiting.limit);
@@ -411,7 +434,7 @@ TEST(StepTimeTest, AStageThatWaitsForCopiesLeavesTheEndOpenWhereAnotherIsSlower)
   slice.chip.links.push_back({.name = kHostLink, .scope = hw::LinkScope::node, .bytes_per_second = 64});
   slice.chip.reached.products = slice.chip.reached.traffic = 1;
   slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
-  const StepTime time = predict_step(compiled, slice, "f32");
+  const StepTime time = predict_step(compiled, slice, "bf16");
   EXPECT_DOUBLE_EQ(time.seconds(), 16) << "the other stage waits 4 s and computes 8";
   EXPECT_DOUBLE_EQ(time.exposed_copies, 0);
   EXPECT_EQ(time.range.most, std::nullopt);
@@ -423,7 +446,7 @@ TEST(StepTimeTest, CopiesOverALinkThatTheChipsFileLacksAreCountedAndLeaveTheEndO
   hw::Slice slice = toys(1);
   slice.chip.reached.products = slice.chip.reached.traffic = 0.5;
   slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
-  const StepTime time = predict_step(with_a_copy(), slice, "f32");
+  const StepTime time = predict_step(with_a_copy(), slice, "bf16");
   EXPECT_EQ(time.unpriced_bytes, 256);
   EXPECT_EQ(time.range.most, std::nullopt);
 }

@@ -77,6 +77,7 @@ struct Reached {
   double ssd = 0;                            // share of the peak: state-space products and their gradients
   double traffic = 0;                        // share of the memory's rate: all other work
   double launch = 0;                         // seconds of an op beside its work: launches and gaps of its kernels
+  double beside_collectives = 0;             // share of all these that work keeps while a collective runs beside it
   double step_least = 0, step_most = 0;      // whole steps: measured over predicted, the least and the most seen
 
   /// Whether predictions by it are more than the roofline.

@@ -292,8 +292,10 @@ class ChipReader {
     check((reached.step_least > 0) == (reached.step_most > 0) && reached.step_least <= reached.step_most,
           section + ".step_least without or above " + section + ".step_most", "both, the least first",
           "mend one of the two");
-    check(reached.step_most == 0 || reached.is_known(), section + ".step_most without the rates it is about",
-          section + ".products and " + section + ".traffic", "add them");
+    for (const auto& [key, value] :
+         {std::pair{".step_most", reached.step_most}, {".beside_collectives", reached.beside_collectives}})
+      check(value == 0 || reached.is_known(), section + key + " without the rates it is about",
+            section + ".products and " + section + ".traffic", "add them");
   }
 
   const ChipText& file_;

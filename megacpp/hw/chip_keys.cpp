@@ -167,6 +167,8 @@ void add_reached_in(std::vector<ChipKey>& keys) {
   add("launch", latency(),
       "Seconds that an op of a plan takes beside its work: launches and gaps of all kernels made of it.",
       store_reached<lane, &Reached::launch>);
+  add("beside_collectives", share(), "Share of its rate that work keeps while a collective runs beside it.",
+      store_reached<lane, &Reached::beside_collectives>);
   add("step_least", ratio(), "Whole steps as measured over as predicted with these rates: the least seen.",
       store_reached<lane, &Reached::step_least>);
   add("step_most", ratio(), "The most seen.", store_reached<lane, &Reached::step_most>);

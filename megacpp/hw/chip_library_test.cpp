@@ -238,6 +238,7 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
       {mine + "reached: {products: 0.7, traffic: 0.8, step_least: 1.3, step_most: 1.2}\n", ":1",
        "above reached.step_most", "mend"},
       {mine + "reached: {step_least: 0.9, step_most: 1.2}\n", ":1", "without the rates", "add them"},
+      {mine + "reached: {beside_collectives: 0.9}\n", ":1", "reached.beside_collectives without the rates", "add them"},
       {mine + "reached: {cuda: {products: 0.7}}\n", ":1", "reached.cuda.products or reached.cuda.traffic alone",
        "add the other one"},
       {mine + "reached: {products: 0.7, traffic: 0.8, cuda: {ssd: 0.1}}\n", ":1", "reached.cuda without its rates",
