@@ -106,7 +106,7 @@ Json reserved_json(const std::optional<fit::ReservedBytes>& reserved) {
           {"update_bytes", reserved->update},
           {"other_bytes", reserved->other},
           {"gap_bytes", reserved->gaps},
-          {"uncertain_bytes", reserved->uncertain},
+          {"uncertain_bytes", reserved->uncertain + reserved->uncertain_in_both},
           {"largest_bytes", reserved->largest},
           {"code_bytes", reserved->code}};
 }

@@ -144,6 +144,11 @@ std::string_view fit_verdict_name(FitVerdict verdict) {
   return "";
 }
 
+int64_t ChipGroup::least_needed() const {
+  if (reserved) return reserved->least + reserved->least_code;
+  return std::max<int64_t>(state, std::llround(gaps_least * static_cast<double>(corrected))) + code;
+}
+
 int64_t ChipGroup::most_needed() const {
   return reserved ? reserved->most + reserved->code : std::llround(gaps_most * static_cast<double>(corrected)) + code;
 }
@@ -230,6 +235,7 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                     .corrected = corrected[stage],
                     .code = code,
                     .limit = limit.bytes,
+                    .gaps_least = device.kind == hw::ChipKind::tpu ? 1 : device.gaps_least,  // theirs is in ranges
                     .gaps_most = device.gaps_most,
                     .reserved = ranges[stage],
                     .own_limit = own > 0,

@@ -46,7 +46,8 @@ struct ChipGroup {
   int64_t corrected = 0;         // as the catalog's correction of the lane has it; without one as planned
   int64_t code = 0;              // bytes of the compiled program, which is in the same memory
   std::optional<int64_t> limit;  // bytes; absent: none is known
-  double gaps_most = 1;          // what a compiler that places buffers itself may reserve over the corrected bytes
+  // What a compiler that places buffers itself may reserve over the corrected bytes, at least and at most.
+  double gaps_least = 1, gaps_most = 1;
   std::optional<ReservedRange> reserved = {};  // where a rule is known
   bool own_limit = false;                      // the recipe's, of this chip
   bool shares_machine = false;                 // a virtual chip without one: its limit is what the others leave
@@ -56,8 +57,8 @@ struct ChipGroup {
 
   /// What is expected: by the rule, else what is alive, and the code.
   int64_t needed() const { return reserved ? reserved->needed() : corrected + code; }
-  int64_t least_needed() const { return reserved ? reserved->least + reserved->least_code : corrected + code; }
-  /// By the rule, else with the gaps that a compiler may leave between buffers.
+  /// By the rule, else by what a compiler may make again and the gaps that it may leave between buffers.
+  int64_t least_needed() const;
   int64_t most_needed() const;
   /// Whether the least and the most differ, so that only a compiler can tell.
   bool has_range() const { return reserved || gaps_most > 1; }

@@ -241,12 +241,17 @@ class LadderWalk {
     return {};
   }
 
-  /// How far it leads; of layouts the last one that is legal.
+  /// How far it leads; of layouts the one that needs least.
   RungEnd far_end(const Rung& rung) const {
     if (rung.offers == Offers::steps) return legal_end(offers_to_the_end(rung));
-    for (std::vector<plan::Changes> layouts = rung.changes(recipe_); !layouts.empty(); layouts.pop_back())
-      if (RungEnd end = legal_end({layouts.back()}); end.estimate) return end;
-    return {};
+    RungEnd least;
+    for (const plan::Changes& layout : rung.changes(recipe_)) {
+      RungEnd end = legal_end({layout});
+      if (end.estimate &&
+          (!least.estimate || end.estimate->fit.worst().needed() < least.estimate->fit.worst().needed()))
+        least = std::move(end);
+    }
+    return least;
   }
 
   static plan::Changes together(const std::vector<plan::Changes>& offers) {

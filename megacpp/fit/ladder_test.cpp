@@ -338,6 +338,19 @@ TEST(LadderTest, OldAndNewValuesAreNamed) {
             "train.batch=4 (was 8), train.micro_steps=2 (was 1), train.recompute.E=full (was none)");
   EXPECT_EQ(changed_text(recipe, {{"train.sequence", "128"}}),
             fmt::format("train.sequence=128 (was {})", recipe.train.sequence));
+  EXPECT_EQ(changed_text(recipe, {{"layout.zero", "3"}}), "layout.zero=3 (was 1)") << "which the policy chose";
+  EXPECT_EQ(changed_text(recipe_with({"layout.policy=fsdp"}), {{"layout.zero", "2"}}), "layout.zero=2 (was 3)");
+}
+
+TEST(LadderTest, WhereNothingFitsTheErrorOffersTheLeast) {
+  const memory::OutOfMemory misfit(base::Code::E2001, {"a chip", "2.00 MiB", "less", "split it"},
+                                   {.cls = memory::OomClass::compile});
+  LadderPath path{.least_needed = 1 << 20};
+  EXPECT_EQ(offering_least(misfit, recipe_with({}), path).problem().next, "split it") << "nothing was of use";
+  path.least_changes = {{"train.batch", "4"}};
+  EXPECT_EQ(offering_least(misfit, recipe_with({}), path).problem().next,
+            "where a chip may use 1048576 bytes (1.00 MiB), run with train.batch=4 (was 8), the least that the ladder "
+            "leads to; else split it");
 }
 
 TEST(LadderTest, OneSmallChipTakesTheWholeMeshDown) {

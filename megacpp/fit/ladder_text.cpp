@@ -6,6 +6,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/fit/ladder.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/plan/policy.h"
 #include "megacpp/recipe/recompute.h"
 #include "megacpp/recipe/schema.h"
 
@@ -14,7 +15,9 @@ namespace {
 
 using memory::human_bytes;
 
-std::string value_in(const recipe::Recipe& recipe, const std::string& path) {
+/// As it is, where the recipe leaves it to its policy.
+std::string value_in(recipe::Recipe recipe, const std::string& path) {
+  plan::apply_policy(recipe.layout);
   for (const char letter : recipe::recompute_letters(recipe.model))
     if (path == recipe::recompute_key(letter)) return recipe::recompute_level(recipe, letter);
   const recipe::Key* const key = recipe::find_key(path);
@@ -66,6 +69,16 @@ std::string end_text(const LadderPath& path) {
   return fmt::format(
       "nothing fits; the least is {}, {}, which runs where a chip has {} bytes", human_bytes(path.least_needed),
       path.least_changes.empty() ? "as requested" : "with " + to_text(path.least_changes), path.least_needed);
+}
+
+memory::OutOfMemory offering_least(const memory::OutOfMemory& error, const recipe::Recipe& requested,
+                                   const LadderPath& path) {
+  if (path.least_changes.empty()) return error;
+  base::Problem problem = error.problem();
+  problem.next =
+      fmt::format("where a chip may use {}, run with {}, the least that the ladder leads to; else {}",
+                  memory::exact_bytes(path.least_needed), changed_text(requested, path.least_changes), problem.next);
+  return {error.code(), std::move(problem), error.facts()};
 }
 
 std::string changed_text(const recipe::Recipe& requested, const plan::Changes& changes) {

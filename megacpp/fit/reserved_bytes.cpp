@@ -46,15 +46,43 @@ recipe::Recipe with_all_kept(recipe::Recipe recipe) {
   return recipe;
 }
 
-/// Fusions across both passes make again what selective recompute does where that is elementwise work: not, as recorded
-/// steps show, between weights that ZeRO 3 gathers twice and several sequences of a chip.
-recipe::Recipe as_fused(const recipe::Recipe& recipe, const StepParts& parts) {
+/// Bytes that recorded steps have so many of, more or less.
+struct About {
+  int64_t expected = 0;
+  int64_t uncertain = 0;  // to both sides
+};
+
+About between(int64_t least, int64_t most) { return {.expected = (least + most) / 2, .uncertain = (most - least) / 2}; }
+
+/// With selective recompute of feed-forwards that keep all, of those with experts only if it is said so.
+recipe::Recipe with_fused_feed_forwards(const recipe::Recipe& recipe, bool experts_too) {
   recipe::Recipe fused = recipe;
-  if (parts.gathers_weights && parts.sequences > 1) return fused;
-  for (const recipe::BlockType& type : recipe::block_types(recipe.model))
-    if (type.traits().selective_is_cheap && keeps_all(recipe, type.letter))
-      recipe::set_recompute_level(fused, type.letter, "selective");
+  for (const recipe::BlockType& type : recipe::block_types(recipe.model)) {
+    const blocks::Traits traits = type.traits();
+    const bool is_fused = traits.selective_is_cheap || (experts_too && traits.router.experts > 0);
+    if (is_fused && keeps_all(recipe, type.letter)) recipe::set_recompute_level(fused, type.letter, "selective");
+  }
   return fused;
+}
+
+/// Fusions across both passes make again what selective recompute of feed-forwards does, of experts a part of it: not,
+/// as recorded steps show, between weights that ZeRO 3 gathers twice and several sequences of a chip.
+About kept_beside_fusions(const recipe::Recipe& recipe, const StepParts& parts, const schedule::Target& target) {
+  if (parts.gathers_weights && parts.sequences > 1) return {.expected = kept_bytes(recipe, parts, target)};
+  const int64_t most = kept_bytes(with_fused_feed_forwards(recipe, false), parts, target);
+  if (!recipe::has_experts(recipe.model)) return {.expected = most};
+  return between(kept_bytes(with_fused_feed_forwards(recipe, true), parts, target), most);
+}
+
+/// Weights in bf16 that XLA gathers at the start of a micro-step and holds through it: none of them, or all where
+/// blocks recompute whole, at most half where they do not.
+About gathered_early(const recipe::Recipe& recipe, const StepParts& parts) {
+  if (!parts.gathers_weights || recipe.train.micro_steps == 1) return {};
+  const int64_t all = in_bf16(parts.computed_weights);
+  const bool recomputes_whole = std::ranges::all_of(recipe::recompute_letters(recipe.model), [&](char letter) {
+    return recipe::recompute_level(recipe, letter) == "full";
+  });
+  return between(0, recomputes_whole ? all : all / 2);
 }
 
 // What blocks of a loop's body do not keep XLA makes again for half of them before it uses it.
@@ -63,16 +91,10 @@ double alive_blocks(const recipe::Recipe& recipe, const hw::Chip& device) {
   return std::max(device.alive_blocks, static_cast<double>(recipe::repeated_blocks(recipe.model).period) / 2);
 }
 
-/// Of scores in an attention's gradient.
-struct ScoreBytes {
-  int64_t expected = 0;
-  int64_t uncertain = 0;  // more or less
-};
-
-// They are there in f32 and in bf16: both at once of one sequence a chip, and of several where nothing is recomputed or
-// weights are gathered and blocks of another kind keep all; only the former where all recompute with gathered weights.
-// Else recorded steps have the one or the other.
-ScoreBytes score_bytes(const recipe::Recipe& recipe, const StepParts& parts) {
+// Scores in an attention's gradient are there in f32 and in bf16: both at once of one sequence a chip, and of several
+// where nothing is recomputed or weights are gathered and blocks of another kind keep all; only the former where all
+// recompute with gathered weights. Else recorded steps have the one or the other.
+About score_bytes(const recipe::Recipe& recipe, const StepParts& parts) {
   if (parts.scores == 0) return {};
   const int64_t wide = 4 * parts.scores, narrow = 2 * parts.scores;
   if (parts.sequences <= 1 || keeps_all(recipe)) return {.expected = wide + narrow};
@@ -83,13 +105,19 @@ ScoreBytes score_bytes(const recipe::Recipe& recipe, const StepParts& parts) {
   return {.expected = wide + narrow / 2, .uncertain = narrow / 2};
 }
 
+/// In the backward loop. Of several micro-steps the head's work comes behind that of the blocks, which then hold the
+/// logits too, unless it is the blocks that hold the most: then it comes first.
+int64_t backward_bytes(int64_t blocks, int64_t head, const StepParts& parts, bool has_sums) {
+  return has_sums && blocks <= head ? blocks + parts.logits : blocks;
+}
+
 int64_t scaled(double factor, int64_t bytes) { return std::llround(factor * static_cast<double>(bytes)); }
 
 ReservedBytes in_loops(const recipe::Recipe& recipe, const StepParts& parts, const schedule::Target& target,
                        const hw::Chip& device) {
   const bool has_sums = recipe.train.micro_steps > 1;
   const int64_t sums = has_sums ? parts.gradients : 0;
-  const ScoreBytes scores = score_bytes(recipe, parts);
+  const About scores = score_bytes(recipe, parts);
   const int64_t kept = kept_bytes(recipe, parts, target);
   const int64_t all = keeps_all(recipe) ? kept : kept_bytes(with_all_kept(recipe), parts, target);
   // Converted once for all micro-steps. Of one alone blocks that recompute read them in both loops, others in the
@@ -98,16 +126,16 @@ ReservedBytes in_loops(const recipe::Recipe& recipe, const StepParts& parts, con
   const int64_t kept_weights = kept_weight_bytes(parts, recipe);
   const bool for_all = parts.gathers_weights || has_sums;
   // Of one sequence a chip their gradient is in the same bytes.
-  const int64_t logits = parts.logits * (parts.sequences > 1 ? 2 : 1);
+  const int64_t head = parts.head_weight + parts.logits * (parts.sequences > 1 ? 2 : 1) + sums;
+  const int64_t blocks = parts.gradients + scores.expected + parts.loop_temporaries +
+                         scaled(alive_blocks(recipe, device), all / recipe.model.depth);
   return {.arguments = parts.arguments,
           .weights_in_f32 = parts.gathers_weights ? 0 : parts.outside_weights,
           .kept = kept,
           .weights_in_bf16 = converted + (for_all ? kept_weights : 0),
           .forward = sums + (for_all ? 0 : kept_weights),
-          .head = parts.head_weight + logits + sums,
-          .backward = parts.gradients + scores.expected + parts.loop_temporaries +
-                      scaled(alive_blocks(recipe, device), all / recipe.model.depth) +
-                      (has_sums ? parts.logits : 0),            // the head's work comes behind that of the blocks
+          .head = head,
+          .backward = backward_bytes(blocks, head, parts, has_sums),
           .update = parts.all_gradients + parts.outside_state,  // blocks are updated in loops, in place
           .uncertain = scores.uncertain,
           .largest = parts.head_weight,
@@ -118,21 +146,22 @@ ReservedBytes unrolled(const recipe::Recipe& recipe, const StepParts& parts, con
                        const hw::Chip& device) {
   const bool has_sums = recipe.train.micro_steps > 1;
   const int64_t sums = has_sums ? parts.gradients : 0;
-  const ScoreBytes scores = score_bytes(recipe, parts);
   const int64_t stored = parts.stored_block_weights() + parts.outside_weights;
-  // What no micro-step changes is made before the loop over them. Of weights that are gathered there about half are
-  // alive at once.
-  const int64_t gathered = parts.gathers_weights ? parts.computed_weights / 2 : 0;
-  const int64_t converted = has_sums ? in_bf16(stored + gathered) : 0;
+  const About kept = kept_beside_fusions(recipe, parts, target);
+  const About gathered = gathered_early(recipe, parts);
+  // Blocks of queries come one after the other, each with its scores in f32 and in bf16.
+  const int64_t scores = 6 * parts.block_scores;
   return {.arguments = parts.arguments,
           .weights_in_f32 = parts.gathers_updates ? stored : 0,
-          .kept = kept_bytes(as_fused(recipe, parts), parts, target),
-          .weights_in_bf16 = converted,
+          .kept = kept.expected,
+          // What no micro-step changes is made before the loop over them.
+          .weights_in_bf16 = (has_sums ? in_bf16(stored) : 0) + gathered.expected,
           .forward = sums,
-          .head = parts.logits + (has_sums ? 0 : parts.head_weight) + sums,
-          .backward = parts.logits + scores.expected + parts.loop_temporaries + sums,
-          .update = parts.logits + parts.gradients,
-          .uncertain = scores.uncertain,
+          .head = parts.logits + std::max(parts.logits, parts.head_weight) + sums,  // beside logits their gradient
+          .backward = parts.logits + scores + parts.loop_temporaries + sums,
+          // Those that no other chip adds to are used up as they are made.
+          .update = parts.gradient_chips > 1 ? parts.logits + parts.gradients : 0,
+          .uncertain_in_both = kept.uncertain + gathered.uncertain,
           .largest = parts.head_weight,
           .off_most = reserved_off_most(recipe, device)};
 }
@@ -149,6 +178,8 @@ ReservedRange ReservedBytes::range() const {
   ReservedBytes low = *this, high = *this;
   low.backward -= uncertain;
   high.backward += uncertain;
+  low.kept -= uncertain_in_both;
+  high.kept += uncertain_in_both;
   return {.least = std::max(scaled(1 / off, low.total()) - kSmallBuffers - code, arguments),
           .expected = total() - code,
           .most = std::max(scaled(off, high.total()), high.total() + largest) + kSmallBuffers - code,
@@ -192,7 +223,9 @@ std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const 
 std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& reserved, const recipe::Recipe& recipe,
                                             const compile::Compiled& compiled, const hw::Chip& device) {
   if (reserved) return reserved->range();
-  if (device.gaps_least == 1 || compiled.stages.size() > 1) return std::nullopt;
+  const bool has_least =
+      device.kind == hw::ChipKind::tpu && device.gaps_least < 1;  // of others the plan's range has it
+  if (!has_least || compiled.stages.size() > 1) return std::nullopt;
   const memory::MemoryPlan& memory = compiled.stages[0].memory;
   const int64_t planned = memory.total_bytes;
   // Where blocks are unrolled, fusions across both passes may make most of a long step again.

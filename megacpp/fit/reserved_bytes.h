@@ -42,9 +42,10 @@ struct ReservedBytes {
   int64_t update = 0;
   /// What the plan has alive at its peak beyond these, where that is elsewhere, as in an update.
   int64_t other = 0;
-  int64_t gaps = 0;       // between buffers
-  int64_t code = 0;       // grows with the blocks that the program has text of
-  int64_t uncertain = 0;  // more or less in the backward pass
+  int64_t gaps = 0;               // between buffers
+  int64_t code = 0;               // grows with the blocks that the program has text of
+  int64_t uncertain = 0;          // more or less in the backward pass
+  int64_t uncertain_in_both = 0;  // more or less that both passes hold
   /// The largest buffer, the gradient of the head's weight in f32: as much may lie idle between buffers, which is a
   /// large part of a small step.
   int64_t largest = 0;

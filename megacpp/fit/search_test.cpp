@@ -127,6 +127,14 @@ const Space kSpaces[] = {
     {"experts_on_four_chips", {"model.depth=1", "model.pattern=E", "train.batch=4"}, "host:4", 2},
     {"experts_on_tpus", {"model.depth=1", "model.pattern=E", "train.batch=4", "train.precision=bf16"}, "v6e:2x2", 0},
     {"attention_on_gpus", {"model.depth=1", "model.pattern=A", "train.batch=4", "train.precision=bf16"}, "h100:4", 0},
+    {"experts_on_tpus_in_little_memory",
+     {"model.depth=1", "model.pattern=E", "train.batch=4", "train.precision=bf16"},
+     "v6e:2x2",
+     12},
+    {"attention_on_gpus_in_little_memory",
+     {"model.depth=1", "model.pattern=A", "train.batch=4", "train.precision=bf16"},
+     "h100:4",
+     1.5},
     {"one_chip", {"model.depth=3", "train.batch=1", "train.micro_steps=2"}, "host:1", 1.1},
     {"dense_bf16_in_little_memory",
      {"model.depth=2", "model.feed_forward.experts=0", "train.batch=2", "train.precision=bf16"},
@@ -188,14 +196,23 @@ TEST_P(SpacesTest, TheFirstChoiceIsThatOfTryingEverything) {
 INSTANTIATE_TEST_SUITE_P(Search, SpacesTest, testing::ValuesIn(kSpaces),
                          [](const auto& space) { return std::string(space.param.name); });
 
-// No layout needs less than what speaks against one for good.
+// No layout needs less than what speaks against one for good, by the least that verdicts count with.
 TEST(SearchTest, NoPlanIsBelowItsLeastBytes) {
-  const recipe::Recipe recipe = test_recipe({"model.depth=2", "train.batch=4", "train.precision=bf16"});
-  const LayoutSearch search = search_layouts(recipe, test_assumptions("host:4"), {.tries = 24, .with_auto = 0});
-  for (const Found& one : search.found) {
-    EXPECT_GT(one.quick_estimate.least, 0) << one.layout;
-    EXPECT_LE(one.quick_estimate.least, static_cast<double>(one.needed())) << one.layout;
-  }
+  const auto expect_above_least = [](const char* hardware, const std::vector<std::string>& more) {
+    std::vector<std::string> settings = {"model.depth=2", "train.batch=4", "train.precision=bf16"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    for (const Found& one :
+         search_layouts(test_recipe(settings), test_assumptions(hardware), {.tries = 24, .with_auto = 0}).found) {
+      EXPECT_GT(one.quick_estimate.least, 0) << hardware << " " << one.layout;
+      EXPECT_LE(one.quick_estimate.least, static_cast<double>(one.fit.worst().least_needed()))
+          << hardware << " " << one.layout;
+    }
+  };
+  expect_above_least("host:4", {});
+  expect_above_least("host:4", {"model.tie_embeddings=true", "train.batch=2", "train.micro_steps=2"});
+  expect_above_least("v6e:2x2", {});
+  expect_above_least("v6e:2x2", {"model.tie_embeddings=true"});
+  expect_above_least("h100:4", {});
 }
 
 // With fewer tries than layouts too: the answer is never slower than what the recipe has, and says what was left.
@@ -281,6 +298,23 @@ TEST(SearchTest, WhatPeopleTryFirstIsAmongWhatIsCompiled) {
   };
   EXPECT_TRUE(has(4, 1, 3));
   EXPECT_TRUE(has(1, 4, 1));
+}
+
+// Experts on as many chips as can have some, with FSDP around them, and Megatron's three dimensions where pipelines
+// run.
+TEST(SearchTest, ExpertsWithFsdpAndThreeDimensionsAreAmongWhatIsCompiled) {
+  const recipe::Recipe recipe = test_recipe({"model.depth=4", "model.feed_forward.experts=2", "train.batch=16"});
+  const auto has = [&recipe](const char* hardware, auto&& is_one) {
+    const LayoutSearch search = search_layouts(recipe, test_assumptions(hardware), {.tries = 7, .with_auto = 0});
+    EXPECT_FALSE(search.is_complete()) << hardware;
+    return std::ranges::any_of(search.found, [&](const Found& one) { return is_one(one.recipe.layout); });
+  };
+  EXPECT_TRUE(has("v6e:2x4", [](const recipe::Layout& layout) {
+    return layout.expert_parallel == 2 && layout.data_parallel == 4 && layout.zero == 3;
+  }));
+  EXPECT_TRUE(has("host:8", [](const recipe::Layout& layout) {
+    return layout.tensor_parallel > 1 && layout.pipeline_parallel > 1;
+  }));
 }
 
 // One overflowing plan of a layout says nothing against its variants: those with more micro-steps or recompute are

@@ -39,6 +39,13 @@ int64_t gradient_bytes(const memory::MemoryPlan& micro_step) {
   return bytes;
 }
 
+/// Of an attention its scores: beside them it holds rows of queries and of keys.
+int64_t largest_temporary(const ops::OpDef& op, const ops::NodeView& view) {
+  int64_t elements = 0;
+  for (const ir::TensorType& type : op.temporaries(view)) elements = std::max(elements, type.elements());
+  return elements;
+}
+
 int64_t loop_temporary_bytes(const ops::OpDef& op, const ops::NodeView& view) {
   int64_t bytes = 0;
   for (const ir::TensorType& type : op.temporaries(view)) bytes += type.bytes();
@@ -61,6 +68,7 @@ void add_scores(const ir::Graph& graph, StepParts& parts) {
     if (scores <= parts.scores || letter.empty()) continue;
     parts.scores = scores;
     parts.scores_letter = letter[0];
+    parts.block_scores = op.temporaries ? largest_temporary(op, view) : scores;
   }
 }
 

@@ -26,6 +26,7 @@ struct StepParts {
   int64_t head_weight = 0;                // in f32, as its product has it
   int64_t scores = 0;                     // number of them, of the attention with the most that is no loop over blocks
   char scores_letter = 0;                 // its letter
+  int64_t block_scores = 0;               // of its block of queries that has the most
   int64_t loop_temporaries = 0;           // of the attention that is one, and holds the most beside what it reads
   int64_t planned = 0;                    // the planned peak
   bool is_planned_peak_in_update = false;

@@ -338,7 +338,9 @@ void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
     log_({"ladder", fit::to_text(attempt)});
     attempts_.push_back(attempt);
   }
-  if (!path.found) give_up(failure, fmt::format("rung {} stop: {}", path.rung, fit::end_text(path)));
+  if (!path.found)
+    give_up({fit::offering_least(failure.error, requested_, path), failure.report},
+            fmt::format("rung {} stop: {}", path.rung, fit::end_text(path)));
   record_failure(failure.report, fmt::format("went on at rung {} with {}", path.rung, fit::to_text(path.changes)));
   changes_ = plan::merged(without_decisions_of(*path.found, std::move(changes_)), path.changes);
   rung_ = std::max(rung_, path.rung);

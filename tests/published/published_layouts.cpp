@@ -17,6 +17,9 @@ constexpr const char* kLlama7b =
 constexpr const char* kLlama8b =
     "pattern: AE, hidden: 4096, vocab: 128256, attention: {heads: 32, kv_heads: 8, head_dim: 128}, "
     "feed_forward: {activation: swiglu, intermediate: 14336}";
+constexpr const char* kLlama1b =  // of 3.2, with one table for embedding and head
+    "pattern: AE, hidden: 2048, vocab: 128256, tie_embeddings: true, "
+    "attention: {heads: 32, kv_heads: 8, head_dim: 64}, feed_forward: {activation: swiglu, intermediate: 8192}";
 constexpr const char* kLlama70b =
     "pattern: AE, hidden: 8192, vocab: 128256, attention: {heads: 64, kv_heads: 8, head_dim: 128}, "
     "feed_forward: {activation: swiglu, intermediate: 28672}";
@@ -95,6 +98,10 @@ const PublishedLayout kLayouts[] = {
      "{tensor_parallel: 8, pipeline_parallel: 4, context_parallel: 4, data_parallel: 2}", 4},
     {"llama31_70b_v6e_256", "maxtext", "v6e:16x16", kLlama70b, 4, 256, 8192, "{data_parallel: 256, zero: 3}", 5},
     {"fsdp_64", "usual", "h100:64", kLlama7b, 2, 128, 4096, "{data_parallel: 64, zero: 3}"},
+    {"tied_fsdp_16", "usual", "v6e:4x4", kLlama1b, 2, 32, 4096, "{data_parallel: 16, zero: 3}"},
+    {"tied_fsdp_4_tp_4", "usual", "v6e:4x4", kLlama1b, 2, 8, 4096, "{data_parallel: 4, tensor_parallel: 4, zero: 3}"},
+    {"tied_tp_2_pp_2", "usual", "h100:8", kLlama1b, 4, 2, 4096,
+     "{tensor_parallel: 2, pipeline_parallel: 2, data_parallel: 2}", 2},
     {"fsdp_64_few_tokens", "usual", "h100:64", kLlama70b, 4, 64, 1024, "{data_parallel: 64, zero: 3}"},
     {"fsdp_32_tp_8", "titan", "h100:256", kLlama70b, 4, 32, 8192, "{data_parallel: 32, tensor_parallel: 8, zero: 3}",
      8},

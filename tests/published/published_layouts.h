@@ -20,7 +20,9 @@
 //   titan      pytorch/torchtitan b5bcd76c6, torchtitan/models/{llama3,deepseek_v3}/config_registry.py
 //   automodel  the performance summary of NVIDIA NeMo AutoModel (docs.nvidia.com/nemo/automodel, performance-summary):
 //              experts and FSDP over the same 64 chips
-//   usual      nobody's in particular: FSDP alone, experts over some of its chips, or tensors inside a node. Of Jamba
+//   usual      nobody's in particular: FSDP alone, experts over some of its chips, or tensors inside a node; embedding
+//   and head
+//              as one table too, sizes of Llama 3.2 1B. Of Jamba
 //              no layout of a training is public: none of these repositories has one.
 // Sizes of Mixtral, Qwen3 and DeepSeek are those of src/maxtext/configs/models of the same maxtext; of Nemotron-H those
 // of the recipes.
