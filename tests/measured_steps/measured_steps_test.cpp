@@ -158,11 +158,11 @@ TEST(MeasuredStepsTest, WhatRanOutOfMemoryIsNotSaidToFit) {
   EXPECT_NE(estimate_of(recipe, "h200:1").fit.verdict(), FitVerdict::fits);
 }
 
-// Four shapes that bench/drawn_steps drew from a seed, on both lanes. No rate was fitted to any of them, whatever their
+// Four shapes each that bench/drawn_steps drew from two seeds, on both lanes. No rate was fitted to any of them, whatever their
 // split: all of them judge.
 TEST(MeasuredStepsTest, ShapesDrawnAtRandomArePredicted) {
   const std::vector<Row> drawn = rows_of("drawn_steps.jsonl");
-  ASSERT_EQ(drawn.size(), 8U);
+  ASSERT_EQ(drawn.size(), 16U);
   for (const Row& row : drawn) {
     fmt::print("{:4} {}: {:.0f} ms predicted, {:.0f} ms measured, {:+.1f} %\n", row.backend, row.name,
                1e3 * row.predicted.seconds(), 1e3 * row.measured, 100 * row.error());
