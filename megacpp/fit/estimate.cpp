@@ -66,7 +66,10 @@ struct Goal {
 
   /// Whether it may be taken where none is as sure.
   bool is_enough(const Estimate& estimate) const {
-    const bool has_room = reach == FitVerdict::close || estimate.fit.worst().free_bytes().value_or(0) >= 0;
+    const ChipGroup& worst = estimate.fit.worst();
+    // By a rule what is close is asked of its compiler at once; of the plan's own range more recompute comes first.
+    const bool may_be_close = reach == FitVerdict::close && worst.reserved;
+    const bool has_room = may_be_close || worst.free_bytes().value_or(0) >= 0;
     return has_room && may_fit(estimate, ceiling);
   }
   bool is_met(const Estimate& estimate, FitVerdict verdict) const {

@@ -174,7 +174,7 @@ std::string needed_text(const ChipGroup& group) {
   using memory::human_bytes;
   if (!group.has_range()) return human_bytes(group.needed());
   const std::string range = human_bytes(group.least_needed()) + " to " + human_bytes(group.most_needed());
-  return group.reserved ? fmt::format("{} ({})", human_bytes(group.needed()), range) : range;
+  return fmt::format("{} ({})", human_bytes(group.needed()), range);
 }
 
 std::string deciding_command(const hw::Slice& slice) {
@@ -253,7 +253,7 @@ FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, 
                    .snapshot = hosts.keep_snapshot ? compile::kept_bytes(compiled) : 0};
   add_host_bytes(report, compiled, slice, hosts);
   for (auto& [key, group] : groups) report.groups.push_back(std::move(group));
-  // A large chip may have more free memory by the least and be close where a small one surely fits. Chips that share a
+  // A large chip may have more free memory and be close where a small one surely fits. Chips that share a
   // machine have the same free memory: of these the one that needs most comes first.
   std::ranges::stable_sort(report.groups, std::less<>(), [](const ChipGroup& group) {
     return std::tuple(-static_cast<int>(group.verdict()), group.free_bytes().value_or(INT64_MAX), -group.needed());

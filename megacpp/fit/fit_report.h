@@ -61,7 +61,7 @@ struct ChipGroup {
   int64_t least_needed() const;
   int64_t most_needed() const;
   /// Whether the least and the most differ, so that only a compiler can tell.
-  bool has_range() const { return reserved || gaps_most > 1; }
+  bool has_range() const { return reserved || gaps_least < 1 || gaps_most > 1; }
   /// By what is expected. Below 0: it is not expected to fit, or the chips that share a machine do not together. Absent
   /// with the limit.
   std::optional<int64_t> free_bytes() const {
@@ -103,7 +103,7 @@ struct FitReport {
   bool may_fit() const { return verdict() != FitVerdict::does_not_fit; }
 };
 
-/// "1.20 GiB", "1.20 GiB to 1.92 GiB" where a compiler places buffers itself.
+/// "1.20 GiB", "1.20 GiB (0.96 GiB to 1.50 GiB)" where a compiler places buffers itself.
 std::string needed_text(const ChipGroup& group);
 /// What decides about something close on the hardware of that name: "megacpp compile with --backend xla .. decides".
 std::string deciding_command(const hw::Slice& slice);

@@ -68,7 +68,25 @@ TEST(FitReportTest, TheVerdictComesFromTheRangeOfWhatIsNeeded) {
   hw::Slice slice = four(hw::ChipKind::tpu, 200);
   EXPECT_EQ(needed_text(fit_report(two_stages(), slice, {}).worst()), "105 B");
   slice.chip.gaps_most = 1.6;
-  EXPECT_EQ(needed_text(fit_report(two_stages(), slice, {}).worst()), "105 B to 165 B");
+  EXPECT_EQ(needed_text(fit_report(two_stages(), slice, {}).worst()), "105 B (105 B to 165 B)");
+}
+
+// XLA may make again or share some of what a plan for a GPU has, but state.
+TEST(FitReportTest, OnGpusLessThanThePlanMayBeEnough) {
+  const auto verdict_in = [](int64_t usable_bytes) {
+    hw::Slice slice = four(hw::ChipKind::gpu, usable_bytes);
+    slice.chip.gaps_least = 0.75;
+    return fit_report(two_stages(), slice, {}).verdict();
+  };
+  EXPECT_EQ(verdict_in(74), FitVerdict::does_not_fit);
+  EXPECT_EQ(verdict_in(75), FitVerdict::close);
+  EXPECT_EQ(verdict_in(99), FitVerdict::close) << "without gaps too, since 100 are expected";
+  EXPECT_EQ(verdict_in(100), FitVerdict::fits);
+  hw::Slice slice = four(hw::ChipKind::gpu, 200);
+  slice.chip.gaps_least = 0.75;
+  compile::Compiled compiled = two_stages();
+  compiled.stages[0].memory.state_bytes = 90;
+  EXPECT_EQ(fit_report(compiled, slice, {}).worst().least_needed(), 90);
 }
 
 TEST(FitReportTest, WhereARuleIsKnownTheVerdictComesFromItsRange) {

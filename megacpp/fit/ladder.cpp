@@ -152,7 +152,9 @@ class LadderWalk {
   std::optional<std::string> cannot_help_alone(const Rung& rung) const {
     const int64_t untouched = untouched_bytes(*now_, rung);
     const std::optional<int64_t> most = bar(*now_);
-    if (!most || untouched <= *most) return std::nullopt;
+    const ChipGroup& worst = now_->fit.worst();  // whose least is what decides
+    const double share = static_cast<double>(worst.least_needed()) / static_cast<double>(worst.needed());
+    if (!most || share * static_cast<double>(untouched) <= static_cast<double>(*most)) return std::nullopt;
     return fmt::format("{} alone need {} of {}, and this leaves them as they are", untouched_text(*now_, rung),
                        human_bytes(untouched), human_bytes(*most));
   }
@@ -241,15 +243,16 @@ class LadderWalk {
     return {};
   }
 
-  /// How far it leads; of layouts the one that needs least.
+  /// How far it leads; of layouts the first that fits, else the one that needs least of those that save bytes.
   RungEnd far_end(const Rung& rung) const {
     if (rung.offers == Offers::steps) return legal_end(offers_to_the_end(rung));
     RungEnd least;
+    const auto bytes = [](const RungEnd& end) { return end.estimate->fit.worst().needed(); };
     for (const plan::Changes& layout : rung.changes(recipe_)) {
       RungEnd end = legal_end({layout});
-      if (end.estimate &&
-          (!least.estimate || end.estimate->fit.worst().needed() < least.estimate->fit.worst().needed()))
-        least = std::move(end);
+      if (!end.estimate || !helps(*end.estimate)) continue;
+      if (fits(*end.estimate)) return end;
+      if (!least.estimate || bytes(end) < bytes(least)) least = std::move(end);
     }
     return least;
   }

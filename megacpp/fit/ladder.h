@@ -64,8 +64,8 @@ std::string to_text(const LadderPath& path);
 /// "nothing fits; the least is 21.43 MiB, with train.batch=1 train.micro_steps=8, which runs where a chip has 22471234
 /// bytes"
 std::string end_text(const LadderPath& path);
-/// The error with which it ends where nothing fits, offering the least that would run.
-memory::OutOfMemory offering_least(const memory::OutOfMemory& error, const recipe::Recipe& requested,
+/// The error of a plan that does not fit, offering the least that would run where a chip had as much.
+memory::OutOfMemory offering_least(const memory::OutOfMemory& misfit, const recipe::Recipe& requested,
                                    const LadderPath& path);
 /// "train.batch=4 (was 8), train.micro_steps=2 (was 1)"
 std::string changed_text(const recipe::Recipe& requested, const plan::Changes& changes);

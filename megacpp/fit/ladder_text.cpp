@@ -15,7 +15,7 @@ namespace {
 
 using memory::human_bytes;
 
-/// As it is, where the recipe leaves it to its policy.
+/// As its policy has it, where the recipe leaves it open.
 std::string value_in(recipe::Recipe recipe, const std::string& path) {
   plan::apply_policy(recipe.layout);
   for (const char letter : recipe::recompute_letters(recipe.model))
@@ -71,14 +71,15 @@ std::string end_text(const LadderPath& path) {
       path.least_changes.empty() ? "as requested" : "with " + to_text(path.least_changes), path.least_needed);
 }
 
-memory::OutOfMemory offering_least(const memory::OutOfMemory& error, const recipe::Recipe& requested,
+memory::OutOfMemory offering_least(const memory::OutOfMemory& misfit, const recipe::Recipe& requested,
                                    const LadderPath& path) {
-  if (path.least_changes.empty()) return error;
-  base::Problem problem = error.problem();
+  // Chips that share a machine have no limit of their own to be given.
+  if (path.least_changes.empty() || misfit.facts().cls == memory::OomClass::host) return misfit;
+  base::Problem problem = misfit.problem();
   problem.next =
       fmt::format("where a chip may use {}, run with {}, the least that the ladder leads to; else {}",
                   memory::exact_bytes(path.least_needed), changed_text(requested, path.least_changes), problem.next);
-  return {error.code(), std::move(problem), error.facts()};
+  return {misfit.code(), std::move(problem), misfit.facts()};
 }
 
 std::string changed_text(const recipe::Recipe& requested, const plan::Changes& changes) {

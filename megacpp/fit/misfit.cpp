@@ -43,10 +43,9 @@ std::string others_text(const FitReport& report, int64_t chips) {
 std::string parts_text(const ChipGroup& chip) {
   std::string text = human_bytes(chip.planned) + " planned";
   if (chip.corrected != chip.planned) text += ", " + human_bytes(chip.corrected) + " by what the catalog has learnt";
-  if (chip.reserved)
-    return text + ", for which XLA is expected to reserve that much, and no less than " +
-           human_bytes(chip.least_needed());
-  if (chip.code > 0) text += ", and " + human_bytes(chip.code) + " of code";
+  if (chip.reserved) text += ", for which XLA is expected to reserve that much";
+  if (!chip.reserved && chip.code > 0) text += ", and " + human_bytes(chip.code) + " of code";
+  if (chip.least_needed() < chip.needed()) text += ", and no less than " + human_bytes(chip.least_needed());
   return text;
 }
 

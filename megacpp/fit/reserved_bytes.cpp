@@ -69,9 +69,9 @@ recipe::Recipe with_fused_feed_forwards(const recipe::Recipe& recipe, bool exper
 /// as recorded steps show, between weights that ZeRO 3 gathers twice and several sequences of a chip.
 About kept_beside_fusions(const recipe::Recipe& recipe, const StepParts& parts, const schedule::Target& target) {
   if (parts.gathers_weights && parts.sequences > 1) return {.expected = kept_bytes(recipe, parts, target)};
-  const int64_t most = kept_bytes(with_fused_feed_forwards(recipe, false), parts, target);
-  if (!recipe::has_experts(recipe.model)) return {.expected = most};
-  return between(kept_bytes(with_fused_feed_forwards(recipe, true), parts, target), most);
+  const recipe::Recipe dense = with_fused_feed_forwards(recipe, false), all = with_fused_feed_forwards(recipe, true);
+  const int64_t most = kept_bytes(dense, parts, target);
+  return all.train == dense.train ? About{.expected = most} : between(kept_bytes(all, parts, target), most);
 }
 
 /// Weights in bf16 that XLA gathers at the start of a micro-step and holds through it: none of them, or all where

@@ -33,12 +33,15 @@ struct ReservedBytes {
   /// Weights in bf16 that stay through both passes: converted once for all that reads them, in loops also the copies
   /// that blocks keep where ZeRO does not gather them again.
   int64_t weights_in_bf16 = 0;
-  int64_t forward = 0;   // weights in bf16 that only the forward loop reads, sums of gradients of earlier micro-steps
-  int64_t head = 0;      // logits, of several sequences a chip their gradient too; that of its weight in f32, the sums
-  int64_t backward = 0;  // gradients or sums, scores of one attention, logits where the head's comes behind it; in
-                         // loops values of some blocks
+  int64_t forward = 0;  // weights in bf16 that only the forward loop reads, sums of gradients of earlier micro-steps
+  /// Logits, of several sequences a chip their gradient too; that of its weight in f32, unrolled the larger of these
+  /// two; the sums.
+  int64_t head = 0;
+  /// Gradients or sums, scores of one attention, logits where the head's work comes behind it; in loops values of some
+  /// blocks.
+  int64_t backward = 0;
   /// When nothing is kept any more: gradients, in loops also what the update makes of all that is outside blocks before
-  /// any of it replaces the old, unrolled the logits.
+  /// any of it replaces the old, unrolled the logits; nothing there where no other chip adds to gradients.
   int64_t update = 0;
   /// What the plan has alive at its peak beyond these, where that is elsewhere, as in an update.
   int64_t other = 0;
@@ -67,13 +70,14 @@ double reserved_off_most(const recipe::Recipe& recipe, const hw::Chip& device);
 int64_t reserved_code(const recipe::Recipe& recipe, const hw::Chip& device);
 
 /// Of a step that was compiled for `target`; nothing where no rule is known, and for a pipeline. It compiles the blocks
-/// that repeat once more, and where those of a loop recompute twice.
+/// that repeat once more; twice where those of a loop recompute, or unrolled ones have experts.
 std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const plan::Plan& plan,
                                             const compile::Compiled& compiled, const schedule::Target& target,
                                             const hw::Chip& device);
 
 /// What verdicts are made of: by the rule, else the plan, from the least to the most that the chip's file has for any
-/// step. Nothing where it has no least, and for a pipeline.
+/// step. Nothing where it has no least, for a pipeline, and on GPUs, whose plans have a
+/// range of their own (ChipGroup).
 std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& reserved, const recipe::Recipe& recipe,
                                             const compile::Compiled& compiled, const hw::Chip& device);
 

@@ -45,7 +45,9 @@ bool has_blocks_of(const recipe::Model& model) {
 std::vector<std::string> work_at_rate_of_products(const hw::Chip& chip, const recipe::Recipe& recipe) {
   std::vector<std::string> found;
   if (!chip.reached.is_known()) return found;
-  if (chip.reached.attention.empty() && has_blocks_of<blocks::Attention>(recipe.model)) found.emplace_back("attention");
+  if ((chip.reached.attention.empty() || chip.reached.attention_grad.empty()) &&
+      has_blocks_of<blocks::Attention>(recipe.model))
+    found.emplace_back("attention");
   if (chip.reached.ssd == 0 && has_blocks_of<blocks::Mamba>(recipe.model)) found.emplace_back("state-space products");
   return found;
 }
@@ -68,11 +70,10 @@ std::string missing_rates(const hw::Chip& chip, const recipe::Recipe& recipe) {
 
 std::string_view why_open(OpenEnd open) {
   constexpr std::array<std::string_view, 5> kWhy = {
-      "nobody measured: no whole step was run there",
+      "nobody measured: no whole step was run there", "nobody measured: whole steps were run there in bf16",
       "nobody measured: whole steps were run there with blocks unrolled, not in loops (xla.loops)",
       "is not known: the steps that ranges are taken from waited for no copies from and to the host (layout.offload)",
-      "nobody measured: whole steps were run there on one chip alone",
-      "nobody measured: whole steps were run there in bf16"};
+      "nobody measured: whole steps were run there on one chip alone"};
   return kWhy.at(static_cast<size_t>(open));
 }
 

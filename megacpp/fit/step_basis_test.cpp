@@ -59,12 +59,12 @@ TEST(StepBasisTest, RatesOfOtherWorkAreNeverTakenSilently) {
   hw::Chip chip = plain_chip();
   chip.peak_flops = {{"bf16", 1e12}, {"f32", 1e11}};
   chip.reached.products = chip.reached.traffic = 0.5;
-  chip.reached.attention = {{64, 0.4}};
+  chip.reached.attention = chip.reached.attention_grad = {{64, 0.4}};
   const std::string plain = basis_of_times(chip, in_precision("bf16"));
-  chip.reached.attention.clear();
+  chip.reached.attention_grad.clear();
   EXPECT_EQ(basis_of_times(chip, hybrid()),
             plain + "; attention and state-space products at the share of products, since its file has none");
-  chip.reached.attention = {{64, 0.4}};
+  chip.reached.attention_grad = chip.reached.attention;
   EXPECT_EQ(basis_of_times(chip, hybrid()),
             plain + "; state-space products at the share of products, since its file has none");
   chip.reached.ssd = 0.1;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "megacpp/compile/collective_report.h"
@@ -206,10 +207,10 @@ void add_waiting_to_limit(StepTime& time) {
   time.limit += time.exposed + bubble;
 }
 
-StepRange range_of(const StepTime& time, const hw::Chip& chip, const std::optional<OpenEnd>& open) {
+StepRange range_of(const StepTime& time, const hw::Chip& chip, const std::set<OpenEnd>& open) {
   const hw::Reached& reached = chip.reached;
   if (time.is_limit || time.unpriced_bytes > 0 || reached.step_most == 0) return {.least = time.limit};
-  if (open) return {.least = time.limit, .open = *open};
+  if (!open.empty()) return {.least = time.limit, .open = *open.begin()};
   return {.least = std::max(time.limit, reached.step_least * time.seconds()),
           .most = std::max(time.limit, reached.step_most * time.seconds())};
 }
@@ -235,13 +236,13 @@ StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice,
   std::vector<StageWork> stages;
   StepTime slowest;
   double update = 0;
-  std::optional<OpenEnd> open;
-  if (lane.loops == LaneLoops::on) open = OpenEnd::loops;
-  if (precision != kMeasuredPrecision) open = OpenEnd::dtype;
+  std::set<OpenEnd> open;
+  if (precision != kMeasuredPrecision) open.insert(OpenEnd::dtype);
+  if (lane.loops == LaneLoops::on) open.insert(OpenEnd::loops);
   for (const compile::StagePrograms& chip : compiled.stages) {
     StageStep step = step_of(compiled, chip, slice, lane.compiler);
-    if (!open && step.time.exposed_copies > 0) open = OpenEnd::copies;
-    if (!open && !step.time.links.empty()) open = OpenEnd::links;
+    if (step.time.exposed_copies > 0) open.insert(OpenEnd::copies);
+    if (!step.time.links.empty()) open.insert(OpenEnd::links);
     if (step.time.seconds() > slowest.seconds()) slowest = std::move(step.time);
     update = std::max(update, step.update);
     stages.push_back(std::move(step.work));

@@ -46,13 +46,13 @@ struct OpTime {
 /// Of the products that rates in chips' files are of (hw::Reached).
 inline constexpr const char* kMeasuredPrecision = "bf16";
 
-/// Why nothing bounds a step from above: what steps that were measured on the chip do not tell.
+/// Why nothing bounds a step from above: what steps that were measured on the chip do not tell. The first that holds.
 enum class OpenEnd : uint8_t {
   no_steps,  // none was
+  dtype,     // products are not in bf16, and theirs were
   loops,     // blocks are in loops, and theirs were unrolled
   copies,    // it waits for copies from and to the host, and they did not
   links,     // chips exchange something, and they were steps of one chip
-  dtype,     // products are not in bf16, and theirs were
 };
 
 /// Between which a measured step is expected, in seconds: as far from the prediction as whole steps on the chip were,

@@ -304,7 +304,7 @@ TEST(StepTimeTest, WorkBesideACollectiveIsAsSlowAsTheChipsFileSays) {
   slice.chip.reached.beside_collectives = 0.8;
   const StepTime slowed = predict_step(compiled, slice, "f32");
   EXPECT_DOUBLE_EQ(slowed.compute, 16.5) << "2.5 s of the first product do the work of two";
-  EXPECT_DOUBLE_EQ(slowed.limit, 16) << "the roofline knows nothing of it";
+  EXPECT_DOUBLE_EQ(slowed.limit, 16) << "work at peak rates is beside nothing";
   EXPECT_DOUBLE_EQ(slowed.ops.front().seconds, 16.5);
   slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
   const StepTime exchanges = predict_step(compiled, slice, "bf16");

@@ -78,7 +78,7 @@ struct Reached {
   double traffic = 0;                        // share of the memory's rate: all other work
   double launch = 0;                         // seconds of an op beside its work: launches and gaps of its kernels
   double beside_collectives = 0;             // share of all these that work keeps while a collective runs beside it
-  double step_least = 0, step_most = 0;      // whole steps: measured over predicted, the least and the most seen
+  double step_least = 0, step_most = 0;      // whole steps of one chip in bf16, over predicted ones
 
   /// Whether predictions by it are more than the roofline.
   bool is_known() const { return products > 0 && traffic > 0; }

@@ -169,7 +169,8 @@ void add_reached_in(std::vector<ChipKey>& keys) {
       store_reached<lane, &Reached::launch>);
   add("beside_collectives", share(), "Share of its rate that work keeps while a collective runs beside it.",
       store_reached<lane, &Reached::beside_collectives>);
-  add("step_least", ratio(), "Whole steps as measured over as predicted with these rates: the least seen.",
+  add("step_least", ratio(),
+      "Whole steps of one chip in bf16 as measured over as predicted with these rates: the least seen.",
       store_reached<lane, &Reached::step_least>);
   add("step_most", ratio(), "The most seen.", store_reached<lane, &Reached::step_most>);
 }

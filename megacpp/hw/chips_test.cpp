@@ -143,6 +143,9 @@ TEST(ChipsTest, OfGpusTheGapsOfStepsInLoopsAreKeptApart) {
     const bool is_gpu = chip.kind == ChipKind::gpu;
     EXPECT_EQ(chip.loops_gaps_most > 0, is_gpu) << chip.name;
     EXPECT_EQ(chip.loops_gaps_most > chip.gaps_most, is_gpu) << chip.name;
+    if (is_gpu) {
+      EXPECT_LT(chip.gaps_least, 1) << chip.name;
+    }
   }
 }
 

@@ -338,9 +338,13 @@ void Launch::go_down(const Failure& failure, const fit::Ceiling& ceiling) {
     log_({"ladder", fit::to_text(attempt)});
     attempts_.push_back(attempt);
   }
-  if (!path.found)
-    give_up({fit::offering_least(failure.error, requested_, path), failure.report},
+  if (!path.found) {
+    path.least_changes = plan::merged(changes_, path.least_changes);
+    // What is below a plan may still be what has just failed.
+    const bool is_planned = ceiling.bytes == fit::Ceiling{}.bytes;
+    give_up({is_planned ? fit::offering_least(failure.error, requested_, path) : failure.error, failure.report},
             fmt::format("rung {} stop: {}", path.rung, fit::end_text(path)));
+  }
   record_failure(failure.report, fmt::format("went on at rung {} with {}", path.rung, fit::to_text(path.changes)));
   changes_ = plan::merged(without_decisions_of(*path.found, std::move(changes_)), path.changes);
   rung_ = std::max(rung_, path.rung);

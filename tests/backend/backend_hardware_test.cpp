@@ -174,6 +174,8 @@ TEST(BackendHardwareTest, OfStepsInLoopsOnAGpuLessIsKnown) {
   const fit::Estimate unrolled = estimate("h200:1", {"backend=xla", "train.precision=bf16"});
   const fit::Estimate looped = estimate("h200:1", {"backend=xla", "train.precision=bf16", "xla.loops=on"});
   EXPECT_EQ(unrolled.fit.worst().gaps_most, h200.gaps_most);
+  EXPECT_EQ(unrolled.fit.worst().gaps_least, h200.gaps_least);
+  EXPECT_LT(h200.gaps_least, 1);
   EXPECT_EQ(looped.fit.worst().gaps_most, h200.loops_gaps_most);
   EXPECT_TRUE(unrolled.time.range.most.has_value());
   EXPECT_EQ(looped.time.range.most, std::nullopt);
@@ -189,6 +191,7 @@ TEST(BackendHardwareTest, OfStepsInLoopsOnAGpuLessIsKnown) {
   EXPECT_EQ(level_of_e("xla.loops=on"), "none");
   const fit::Estimate by_cuda = estimate("h200:1", {"backend=cuda", "train.precision=bf16", "xla.loops=on"});
   EXPECT_EQ(by_cuda.fit.worst().gaps_most, 1);
+  EXPECT_EQ(by_cuda.fit.worst().gaps_least, 1);
   EXPECT_TRUE(by_cuda.time.range.most.has_value());
   const fit::Estimate on_h100 = estimate("h100:1", {"backend=xla", "train.precision=bf16", "xla.loops=on"});
   EXPECT_EQ(on_h100.time.range.open, fit::OpenEnd::no_steps) << "no whole step was measured there at all";

@@ -125,6 +125,7 @@ void expect_verdicts_of(const Row& row) {
   EXPECT_NE(chip.verdict(), FitVerdict::fits) << row.name;
   chip.limit = *row.peak_bytes + *row.peak_bytes / 10;
   EXPECT_NE(chip.verdict(), FitVerdict::does_not_fit) << row.name;
+  EXPECT_LE(chip.least_needed(), *row.peak_bytes) << row.name;
 }
 
 // What XLA reserves is within what verdicts count with; our kernels take what is planned.
@@ -158,8 +159,8 @@ TEST(MeasuredStepsTest, WhatRanOutOfMemoryIsNotSaidToFit) {
   EXPECT_NE(estimate_of(recipe, "h200:1").fit.verdict(), FitVerdict::fits);
 }
 
-// Four shapes each that bench/drawn_steps drew from two seeds, on both lanes. No rate was fitted to any of them, whatever their
-// split: all of them judge.
+// Four shapes each that bench/drawn_steps drew from two seeds, on both lanes. No rate was fitted to any of them,
+// whatever their split: all of them judge.
 TEST(MeasuredStepsTest, ShapesDrawnAtRandomArePredicted) {
   const std::vector<Row> drawn = rows_of("drawn_steps.jsonl");
   ASSERT_EQ(drawn.size(), 16U);

@@ -21,9 +21,8 @@
 //   automodel  the performance summary of NVIDIA NeMo AutoModel (docs.nvidia.com/nemo/automodel, performance-summary):
 //              experts and FSDP over the same 64 chips
 //   usual      nobody's in particular: FSDP alone, experts over some of its chips, or tensors inside a node; embedding
-//   and head
-//              as one table too, sizes of Llama 3.2 1B. Of Jamba
-//              no layout of a training is public: none of these repositories has one.
+//              and head as one table too, sizes of Llama 3.2 1B. Of Jamba no layout of a training is public: none of
+//              these repositories has one.
 // Sizes of Mixtral, Qwen3 and DeepSeek are those of src/maxtext/configs/models of the same maxtext; of Nemotron-H those
 // of the recipes.
 #pragma once

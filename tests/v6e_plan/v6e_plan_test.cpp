@@ -135,6 +135,7 @@ std::vector<catalog::Sample> samples_of(const std::vector<Recorded>& rows) {
   return samples;
 }
 
+// The aim at worst is 0.10, which nam52-1b-16x16-tp-zero3 misses: its plan is 10.5 % too much, as without corrections.
 void corrected_peaks_are_near(const catalog::LeaveOneOut& judged) {
   EXPECT_LE(judged.after.worst, 0.11);
   EXPECT_LE(judged.after.median, 0.05);
@@ -400,14 +401,14 @@ TEST(V6ePlanTest, LayoutsDrawnAtRandomReserveWhatIsExpected) {
   print_errors("in loops, drawn", looped);
   print_errors("unrolled, drawn", unrolled);
   print_errors("below 2 GiB, drawn", small);
-  EXPECT_LE(median(small), 0.12);
-  EXPECT_LE(worst(small), 0.35);
+  EXPECT_LE(median(small), 0.06);
+  EXPECT_LE(worst(small), 0.20);
   ASSERT_GE(looped.size(), 140U);
   EXPECT_LE(median(looped), 0.05);
-  EXPECT_LE(worst(looped), 0.13);
+  EXPECT_LE(worst(looped), 0.13) << "the aim is 0.12";
   ASSERT_GE(unrolled.size(), 25U);
-  EXPECT_LE(median(unrolled), 0.12);
-  EXPECT_LE(worst(unrolled), 0.30);
+  EXPECT_LE(median(unrolled), 0.05);
+  EXPECT_LE(worst(unrolled), 0.22) << "the aim is 0.12";
 }
 
 // Of 8k to 32k tokens, drawn from a seed before the rule had any (bench/v6e --draw --long), and two chosen ones. Of
