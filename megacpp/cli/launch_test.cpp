@@ -349,6 +349,16 @@ TEST_F(LaunchTest, WhereNothingFitsTheFrontierIsSaidAndKept) {
   EXPECT_NE(listed.out.find("fails (compile-time HBM)"), std::string::npos) << listed.out;
 }
 
+TEST_F(LaunchTest, WhereNothingFitsTheErrorOffersTheLeast) {
+  const CommandResult result = train({"ladder.rungs=[batch]", "train.batch=2", peak_less(0.45)});
+  EXPECT_EQ(result.status, 3);
+  const size_t next = result.err.find("  next:", result.err.find("error E"));
+  ASSERT_NE(next, std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("run with train.batch=1 (was 2), train.micro_steps=2 (was 1), the least", next),
+            std::string::npos)
+      << result.err;
+}
+
 TEST_F(LaunchTest, WithoutACatalogALaunchGoesOn) {
   const Variable nowhere("MEGACPP_CATALOG", "/proc/no/catalog.sqlite");
   EXPECT_EQ(trained({})["rung"], 0);
