@@ -55,18 +55,13 @@ std::string joined_by_or(const std::vector<std::string>& ways) {
   return text;
 }
 
-bool recomputes_all(const recipe::Recipe& recipe) {
-  return std::ranges::all_of(recipe::recompute_letters(recipe.model),
-                             [&](char letter) { return recipe::recompute_level(recipe, letter) == "full"; });
-}
-
 // Only what this recipe still can do: a batch of one sequence for each chip that shares it gets no smaller.
 std::string next_for(const Estimate& estimate, const memory::MemoryPlan& plan, int64_t limit) {
   if (plan.state_bytes > limit) return memory::next_for_chip(plan, limit, estimate.compiled.mesh);
   const recipe::Layout& layout = estimate.plan.layout;
   const int64_t sharing = layout.data_parallel * layout.expert_parallel;
   std::vector<std::string> ways;
-  if (!recomputes_all(estimate.recipe)) ways.push_back("recompute more (train.recompute)");
+  if (!recipe::all_recompute_at(estimate.recipe, "full")) ways.push_back("recompute more (train.recompute)");
   if (layout.zero < 3 && !estimate.plan.copies.empty())
     ways.push_back(fmt::format("raise layout.zero above {}", layout.zero));
   if (estimate.recipe.train.batch > sharing)

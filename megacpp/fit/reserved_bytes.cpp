@@ -22,10 +22,7 @@ bool keeps_all(const recipe::Recipe& recipe, char letter) {
   return recipe::recompute_level(recipe, letter) == kKeepsAll;
 }
 
-bool keeps_all(const recipe::Recipe& recipe) {
-  return std::ranges::all_of(recipe::recompute_letters(recipe.model),
-                             [&](char letter) { return keeps_all(recipe, letter); });
-}
+bool keeps_all(const recipe::Recipe& recipe) { return recipe::all_recompute_at(recipe, kKeepsAll); }
 
 /// Weights in bf16 that the plan counts as activations: of blocks that neither gather nor convert them again.
 int64_t kept_weight_bytes(const StepParts& parts, const recipe::Recipe& recipe) {
@@ -79,10 +76,7 @@ About kept_beside_fusions(const recipe::Recipe& recipe, const StepParts& parts, 
 About gathered_early(const recipe::Recipe& recipe, const StepParts& parts) {
   if (!parts.gathers_weights || recipe.train.micro_steps == 1) return {};
   const int64_t all = in_bf16(parts.computed_weights);
-  const bool recomputes_whole = std::ranges::all_of(recipe::recompute_letters(recipe.model), [&](char letter) {
-    return recipe::recompute_level(recipe, letter) == "full";
-  });
-  return between(0, recomputes_whole ? all : all / 2);
+  return between(0, recipe::all_recompute_at(recipe, "full") ? all : all / 2);
 }
 
 // What blocks of a loop's body do not keep XLA makes again for half of them before it uses it.
@@ -220,12 +214,12 @@ std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const 
   return reserved;
 }
 
+bool has_reserved_range(const hw::Chip& device) { return device.kind == hw::ChipKind::tpu && device.gaps_least < 1; }
+
 std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& reserved, const recipe::Recipe& recipe,
                                             const compile::Compiled& compiled, const hw::Chip& device) {
   if (reserved) return reserved->range();
-  const bool has_least =
-      device.kind == hw::ChipKind::tpu && device.gaps_least < 1;  // of others the plan's range has it
-  if (!has_least || compiled.stages.size() > 1) return std::nullopt;
+  if (!has_reserved_range(device) || compiled.stages.size() > 1) return std::nullopt;
   const memory::MemoryPlan& memory = compiled.stages[0].memory;
   const int64_t planned = memory.total_bytes;
   // Where blocks are unrolled, fusions across both passes may make most of a long step again.

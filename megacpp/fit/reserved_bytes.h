@@ -75,9 +75,12 @@ std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const 
                                             const compile::Compiled& compiled, const schedule::Target& target,
                                             const hw::Chip& device);
 
+/// Whether steps without a rule have a range: not where the chip's file has no least, and not on GPUs, whose plans have
+/// one of their own (ChipGroup). With it verdicts count with the least code that was seen.
+bool has_reserved_range(const hw::Chip& device);
+
 /// What verdicts are made of: by the rule, else the plan, from the least to the most that the chip's file has for any
-/// step. Nothing where it has no least, for a pipeline, and on GPUs, whose plans have a
-/// range of their own (ChipGroup).
+/// step. Nothing without has_reserved_range(), and for a pipeline.
 std::optional<ReservedRange> reserved_range(const std::optional<ReservedBytes>& reserved, const recipe::Recipe& recipe,
                                             const compile::Compiled& compiled, const hw::Chip& device);
 

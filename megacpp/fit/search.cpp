@@ -127,13 +127,10 @@ bool same_layout(const LayoutChoice& a, const LayoutChoice& b) {
 
 double as_real(int64_t value) { return static_cast<double>(value); }
 
-/// Whether verdicts count with less code than is expected: only TPUs have theirs in the same memory.
-bool has_least_code(const hw::Chip& device) { return device.kind == hw::ChipKind::tpu && device.gaps_least < 1; }
-
 PlanLimits limits_of(const Recipe& recipe, const Assumptions& assumptions) {
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
   const int64_t code = has_reserved_rule(recipe, device) ? reserved_code(recipe, device)
-                       : has_least_code(device)          ? device.code_bytes_least
+                       : has_reserved_range(device)      ? device.code_bytes_least
                                                          : code_bytes(device);
   const auto limit_of = [&device](int64_t own) {
     const int64_t bytes = own > 0 ? own : device.usable_bytes;
@@ -537,7 +534,7 @@ FitBounds fit_bounds(const Recipe& recipe, const LayoutChoice& choice, const hw:
   }
   const double code = as_real(code_bytes(device)), surely = (limit - code) / device.gaps_most;
   if (device.kind != hw::ChipKind::tpu) return {.surely = surely, .possibly = (limit - code) / device.gaps_least};
-  if (has_stages || device.gaps_least == 1) return {.surely = surely, .possibly = limit - code};
+  if (has_stages || !has_reserved_range(device)) return {.surely = surely, .possibly = limit - code};
   return {.surely = surely, .possibly = (limit - as_real(device.code_bytes_least)) / device.gaps_least};
 }
 

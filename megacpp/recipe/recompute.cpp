@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "megacpp/blocks/block.h"
@@ -34,6 +35,11 @@ const std::string& recompute_level(const Recipe& recipe, char letter) {
   const auto given = recipe.train.recompute.find(letter);
   return given != recipe.train.recompute.end() ? given->second
                                                : recipe.train.recompute.at(family_of(recipe.model, letter).letter);
+}
+
+bool all_recompute_at(const Recipe& recipe, std::string_view level) {
+  return std::ranges::all_of(recompute_letters(recipe.model),
+                             [&](char letter) { return recompute_level(recipe, letter) == level; });
 }
 
 void set_recompute_level(Recipe& recipe, char letter, std::string level) {

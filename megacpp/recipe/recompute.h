@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/recipe/recipe.h"
@@ -23,6 +24,8 @@ std::vector<char> recompute_letters(const Model& model);
 
 /// "auto", "none", "selective" or "full": as given, or as the letter's family has it.
 const std::string& recompute_level(const Recipe& recipe, char letter);
+/// Whether all letters of the model are at that level.
+bool all_recompute_at(const Recipe& recipe, std::string_view level);
 void set_recompute_level(Recipe& recipe, char letter, std::string level);
 /// Of all families; letters of the recipe's own follow them again.
 void set_recompute_levels(Recipe& recipe, const std::string& level);
