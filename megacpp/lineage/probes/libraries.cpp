@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "megacpp/lineage/probe.h"
+#include "megacpp/runtime/cpu/blas_kernels.h"
 
 namespace megacpp::lineage {
 namespace {
@@ -33,9 +34,9 @@ std::string word(std::string_view text, size_t number) {
   return std::string(text.substr(0, text.find(' ')));
 }
 
-/// "0.3.21 neoversen1": it picks its kernels by the core it finds, and they round differently.
+/// "0.3.21 neoversen1": its kernels go by the core it finds, and they round differently.
 std::string openblas_version() {
-  return fmt::format("{} {}", word(::openblas_get_config(), 1), ::openblas_get_corename());
+  return fmt::format("{} {}", word(::openblas_get_config(), 1), runtime::cpu::blas_kernels());
 }
 
 std::string pcre2_version() {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "megacpp/runtime/cpu/blas_kernels.h"
+
 namespace megacpp::runtime::cpu {
 namespace {
 
@@ -39,7 +41,7 @@ bool warm_up() {
 }
 
 void prepare_blas() {
-  static const bool one_thread = (openblas_set_num_threads(1), true);
+  static const bool one_thread = (blas_kernels(), openblas_set_num_threads(1), true);
   thread_local const bool warm = warm_up();
   static_cast<void>(one_thread && warm);
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/runtime/cpu/blas_kernels.h"
 
 // Exported by the library, in none of its headers.
 extern "C" void* blas_memory_alloc(int position);
@@ -90,6 +91,7 @@ void map_buffers(Reserved& all, int wanted) {
 }  // namespace
 
 PackingBuffers::PackingBuffers(int threads) : threads_(threads) {
+  blas_kernels();
   Reserved& all = reserved();
   const std::lock_guard lock(all.mutex);
   const int wanted = std::min(all.threads + threads, kMostReserved);
