@@ -5,75 +5,91 @@
 #include <limits>
 
 #include "megacpp/runtime/cpu/kernel.h"
+#include "megacpp/runtime/cpu/kernels/scratch.h"
 #include "megacpp/runtime/cpu/simd.h"
 #include "megacpp/runtime/cpu/transposer.h"
 
 namespace megacpp::runtime::cpu {
 namespace {
 
-// After a permutation that brings reduced dimensions to the front, the tensor is [reduced, kept].
+// Seen as [reduced, kept, inner]: the innermost dimensions that are reduced fold first, row by row, then the rows of
+// what is left add up. Where kept dimensions stand before reduced ones, these are brought to the front.
 struct Plan {
   bool needs_copy = false;
-  bool rows_kept = false;  // already [kept, reduced]: each row folds to a number
   Transposer to_front;
-  int64_t kept = 1, reduced = 1;
+  int64_t inner = 1, kept = 1, reduced = 1;
+  int64_t blocks = 1;     // of the rows, each summed by itself
+  int64_t folded_at = 0;  // floats into the workspace
+  int64_t blocks_at = 0;  //
   bool sum = true;
 };
 
 void fold_rows(const Plan& plan, const float* x, float* y, base::ThreadPool& pool) {
-  pool.parallel_for(plan.kept, std::max<int64_t>(1, 8192 / std::max<int64_t>(1, plan.reduced)),
+  pool.parallel_for(plan.reduced * plan.kept, std::max<int64_t>(1, 8192 / std::max<int64_t>(1, plan.inner)),
                     [&](int64_t begin, int64_t end, int) {
                       for (int64_t i = begin; i < end; ++i) {
-                        const float* row = x + i * plan.reduced;
-                        y[i] = plan.sum ? row_sum(row, plan.reduced) : row_max_value(row, plan.reduced);
+                        const float* row = x + i * plan.inner;
+                        y[i] = plan.sum ? row_sum(row, plan.inner) : row_max_value(row, plan.inner);
                       }
                     });
 }
 
-// Threads own columns, so the order of additions does not depend on their number.
-void fold_columns(const Plan& plan, const float* x, float* y, base::ThreadPool& pool) {
-  constexpr int64_t kColumns = 64;
-  pool.parallel_for(plan.kept, kColumns, [&](int64_t begin, int64_t end, int) {
-    const int64_t n = end - begin;
-    row_fill(plan.sum ? 0.0F : -std::numeric_limits<float>::infinity(), y + begin, n);
-    for (int64_t r = 0; r < plan.reduced; ++r) {
-      const float* row = x + r * plan.kept + begin;
-      if (plan.sum)
-        row_add(y + begin, row, y + begin, n);
-      else
-        row_max(y + begin, row, y + begin, n);
-    }
+void add_rows(const Plan& plan, const float* x, int64_t begin, int64_t end, float* y) {
+  row_fill(plan.sum ? 0.0F : -std::numeric_limits<float>::infinity(), y, plan.kept);
+  for (int64_t row = begin; row < end; ++row) (plan.sum ? row_add : row_max)(y, x + row * plan.kept, y, plan.kept);
+}
+
+// How rows are cut into blocks depends on their number alone, so the order of additions on no thread.
+void fold_columns(const Plan& plan, const float* x, const KernelArgs& args) {
+  if (plan.blocks == 1) return add_rows(plan, x, 0, plan.reduced, args.out(0));
+  float* const parts = args.scratch() + plan.blocks_at;
+  args.pool.for_each(plan.blocks, [&](int64_t block, int) {
+    add_rows(plan, x, plan.reduced * block / plan.blocks, plan.reduced * (block + 1) / plan.blocks,
+             parts + block * plan.kept);
   });
+  add_rows(plan, parts, 0, plan.blocks, args.out(0));
+}
+
+void run_reduce(const Plan& plan, const KernelArgs& args) {
+  const float* x = args.in(0);
+  if (plan.needs_copy) {
+    plan.to_front.run(x, args.scratch(), args.pool);
+    x = args.scratch();
+  }
+  const bool has_rows = plan.reduced != 1;
+  if (plan.inner != 1 || !has_rows) {
+    float* const folded = has_rows ? args.scratch() + plan.folded_at : args.out(0);
+    fold_rows(plan, x, folded, args.pool);
+    x = folded;
+  }
+  if (has_rows) fold_columns(plan, x, args);
 }
 
 Prepared prepare_reduce(const ops::NodeView& view, int) {
+  constexpr int64_t kRowsOfBlock = 64, kMostBlocks = 32;
   const ir::TensorType& type = view.operands[0];
   const auto& dims = view.attrs.list("dims");
-  std::vector<int64_t> kept, order = dims;
-  for (int64_t d = 0; d < type.rank(); ++d)
-    if (std::find(dims.begin(), dims.end(), d) == dims.end()) kept.push_back(d);
-  order.insert(order.end(), kept.begin(), kept.end());
+  const auto is_reduced = [&](int64_t d) { return std::ranges::find(dims, d) != dims.end(); };
+  int64_t outer = type.rank();  // dimensions that are not of the innermost reduced ones
   Plan plan;
+  for (; outer > 0 && is_reduced(outer - 1); --outer) plan.inner *= type.dim(outer - 1);
+  std::vector<int64_t> order, kept, inner;
+  for (int64_t d = 0; d < type.rank(); ++d) (d >= outer ? inner : is_reduced(d) ? order : kept).push_back(d);
+  for (const int64_t d : order) plan.reduced *= type.dim(d);
+  for (const int64_t d : kept) plan.kept *= type.dim(d);
+  order.insert(order.end(), kept.begin(), kept.end());
+  order.insert(order.end(), inner.begin(), inner.end());
   plan.sum = view.attrs.text("kind") == "sum";
-  plan.kept = view.results[0].elements();
-  plan.reduced = plan.kept == 0 ? 0 : type.elements() / plan.kept;
-  plan.rows_kept = kept.empty() || dims.empty() || kept.back() < dims.front();
-  plan.needs_copy = !plan.rows_kept && !std::is_sorted(order.begin(), order.end());
-  if (plan.needs_copy) plan.to_front = Transposer(type.shape, order);
-  const int64_t workspace = plan.needs_copy ? type.bytes() : 0;
-  return {.run =
-              [plan](const KernelArgs& args) {
-                const float* x = args.in(0);
-                if (plan.needs_copy) {
-                  plan.to_front.run(x, args.scratch(), args.pool);
-                  x = args.scratch();
-                }
-                if (plan.rows_kept)
-                  fold_rows(plan, x, args.out(0), args.pool);
-                else
-                  fold_columns(plan, x, args.out(0), args.pool);
-              },
-          .workspace_bytes = workspace};
+  plan.blocks = std::clamp<int64_t>(plan.reduced / kRowsOfBlock, 1, kMostBlocks);
+  plan.needs_copy = !std::ranges::is_sorted(order);
+  ScratchPlan scratch;
+  if (plan.needs_copy) {
+    plan.to_front = Transposer(type.shape, order);
+    scratch.book(type.elements());
+  }
+  if (plan.inner != 1) plan.folded_at = scratch.book(plan.reduced * plan.kept);
+  if (plan.blocks > 1) plan.blocks_at = scratch.book(plan.blocks * plan.kept);
+  return {.run = [plan](const KernelArgs& args) { run_reduce(plan, args); }, .workspace_bytes = scratch.bytes()};
 }
 
 Prepared prepare_cumsum(const ops::NodeView& view, int) {
