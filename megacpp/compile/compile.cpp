@@ -220,10 +220,10 @@ Compiled compile_training(const recipe::Recipe& recipe, const plan::Plan& plan, 
   return compile({.plan = plan, .target = target, .recipe = &recipe}, options);
 }
 
-Compiled compile_micro_steps(const recipe::Recipe& recipe, const schedule::Target& target) {
+Compiled compile_micro_steps(const recipe::Recipe& recipe, const schedule::Target& target, const Options& options) {
   const plan::Plan plan = plan::make_plan(recipe);
   MEGACPP_CHECK(plan.stages == 1) << "a pipeline's micro-steps are several programs";
-  return compile({.plan = plan, .target = target, .recipe = &recipe, .has_update = false}, {});
+  return compile({.plan = plan, .target = target, .recipe = &recipe, .has_update = false}, options);
 }
 
 Compiled compile_gradients(GradientRequest request, const schedule::Target& target, const Options& options) {

@@ -18,12 +18,17 @@
 
 namespace megacpp::compile {
 
+/// When programs are checked (ops/verify.h): after every pass, which names the one at fault, or once, as the last pass
+/// left them, which takes a tenth of the time. That is for plans, of which a search makes hundreds.
+enum class Verify : uint8_t { every_pass, result };
+
 struct Options {
   /// Every pass writes what it left there: "01-model.ir", ..., "23-memory.txt".
   std::optional<std::filesystem::path> dump_dir = {};
   /// Optional passes that are switched off, by name, for finding out which one is at fault. E1007 for a name that is
   /// no pass, a pass that cannot be left out, and one that does not run here anyway, with the reason.
   std::vector<std::string> without = {};
+  Verify verify = Verify::every_pass;
 };
 
 /// A training run: micro-steps (forward, backward, gradient accumulation) and update. `plan` was made of `recipe`; left
@@ -34,7 +39,7 @@ Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& 
 
 /// The micro-steps of a training run that has no pipeline, without the update: what plans need that ask about these
 /// alone. The program is that of compile_training().
-Compiled compile_micro_steps(const recipe::Recipe& recipe, const schedule::Target& target);
+Compiled compile_micro_steps(const recipe::Recipe& recipe, const schedule::Target& target, const Options& options = {});
 
 /// Forward and gradients of a forward graph, for comparing with a reference: outputs as the graph has them, plus
 /// "grad.<name>" for every parameter and every float batch input; in a pipeline gradients are state of these names.

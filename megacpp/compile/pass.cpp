@@ -100,9 +100,8 @@ class PassRunner {
   PassRunner(const std::vector<Pass>& passes, const std::vector<std::string>& without)
       : passes_(passes), without_(without) {}
 
-  enum class Verify : uint8_t { every_pass, nothing };
-
-  // Those from `first` on; programs have the form `form` before. The form that they have in the end.
+  // Those from `first` on; programs have the form `form` before. The form that they have in the end. Only every pass is
+  // verified here: the result is the caller's.
   ops::Form run_from(size_t first, ops::Form form, Compilation& run, const Dump& dump, Verify verify) const {
     for (size_t i = first; i < passes_.size(); ++i) {
       const Pass& pass = passes_[i];
@@ -140,8 +139,8 @@ class PassRunner {
     ops::Form last = run_from(i + 1, form, run, dump, verify);
     std::vector<DumpedText> kept;
     const Dump keeping = keeping_texts(dump, kept);
-    look_at(i, form, 0, without, keeping, Verify::nothing);
-    const ops::Form last_without = run_from(i + 1, form, without, keeping, Verify::nothing);
+    look_at(i, form, 0, without, keeping, Verify::result);
+    const ops::Form last_without = run_from(i + 1, form, without, keeping, Verify::result);
     double verify_seconds = 0;
     if (needs_more(run.compiled, without.compiled)) {
       std::swap(run.compiled, without.compiled);
@@ -206,7 +205,9 @@ void run_passes(const std::vector<Pass>& passes, const Options& options, Compila
       std::filesystem::remove(folder / file, ignored);
     };
   }
-  PassRunner(passes, options.without).run_from(0, ops::Form::built, run, dump, PassRunner::Verify::every_pass);
+  const ops::Form form = PassRunner(passes, options.without).run_from(0, ops::Form::built, run, dump, options.verify);
+  if (options.verify == Verify::result)
+    run.compiled.passes.back().verify_seconds = base::seconds_of([&] { verify_all(run, form); });
 }
 
 }  // namespace megacpp::compile

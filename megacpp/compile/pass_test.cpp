@@ -99,6 +99,20 @@ TEST_F(PassTest, WhatItLeavesIsVerified) {
   EXPECT_THROW(run_passes({wrong}, {}, run_), base::Error);
 }
 
+// What a pass left and a later one mended is nobody's loss; what is wrong in the end is found.
+TEST_F(PassTest, TheResultAloneCanBeVerified) {
+  Pass wrong = note("wrong"), mended = note("mended");
+  wrong.leaves = ops::Form::fused;
+  mended.leaves = ops::Form::built;
+  EXPECT_THROW(run_passes({wrong, mended}, {}, run_), base::Error);
+  Compilation run{.plan = plan_, .target = target_};
+  run.programs.push_back({.graph = run_.programs[0].graph});
+  run_passes({wrong, mended}, {.verify = Verify::result}, run);
+  EXPECT_EQ(run.compiled.passes[0].verify_seconds, 0);
+  EXPECT_GT(run.compiled.passes[1].verify_seconds, 0);
+  EXPECT_THROW(run_passes({mended, wrong}, {.verify = Verify::result}, run), base::Error);
+}
+
 // Takes a program more, which the last pass plans as so many bytes.
 class HoldingPassTest : public PassTest {
  protected:
@@ -152,6 +166,8 @@ TEST_F(HoldingPassTest, WhatStaysIsVerified) {
     else
       EXPECT_THROW(run_passes(wrong, {}, run), base::Error);
   }
+  Compilation run = run_;
+  EXPECT_NO_THROW(run_passes(passes(11), {.verify = Verify::result}, run));
 }
 
 TEST_F(HoldingPassTest, StaysWhereAChipNeedsNoMoreForIt) {

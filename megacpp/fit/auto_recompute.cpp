@@ -107,7 +107,7 @@ const AutoRecompute::Cost& AutoRecompute::cost_of(Letter& letter) {
   Cost& cost = letter.cost.emplace();
   for (size_t level = 0; level < kRecomputeLevels.size(); ++level) {
     const Recipe twin = one_block(recipe_, letter.name, kRecomputeLevels[level]);
-    const compile::Compiled compiled = compile::compile_training(twin, target);
+    const compile::Compiled compiled = compile::compile_training(twin, target, {.verify = compile::Verify::result});
     cost.seconds[level] = predict_step(compiled, assumptions_, twin.train.precision).seconds();
     cost.bytes[level] = activation_bytes(compiled.largest().memory);
   }

@@ -45,7 +45,7 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   require_all_devices(recipe, estimate.plan, assumptions.slice);
   const schedule::Target target = target_on(assumptions);
   estimate.has_host_memory = target.has_host_memory;
-  estimate.compiled = compile::compile_training(recipe, estimate.plan, target);
+  estimate.compiled = compile::compile_training(recipe, estimate.plan, target, {.verify = compile::Verify::result});
   estimate.correction = catalog::correction_by_others(assumptions.peaks, estimate.signature);
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
   estimate.reserved = reserved_bytes(recipe, estimate.plan, estimate.compiled, target, device);

@@ -109,7 +109,8 @@ QuickEstimator::QuickEstimator(const Recipe& recipe, const Assumptions& assumpti
 QuickEstimator::Twin QuickEstimator::compile_twin(const std::string& recompute, int64_t depth, int64_t batch) const {
   Recipe recipe = twin_of(recipe_, depth, batch);
   for (const char letter : recipe::recompute_letters(recipe.model)) recipe.train.recompute[letter] = recompute;
-  compile::Compiled compiled = compile::compile_training(recipe, target_on(assumptions_));
+  compile::Compiled compiled =
+      compile::compile_training(recipe, target_on(assumptions_), {.verify = compile::Verify::result});
   Twin twin{.bytes = live_bytes(compiled.largest().memory)};
   for (const blocks::Parameter& parameter : compiled.parameters)
     twin.elements += number(ir::num_elements(parameter.shape));

@@ -23,21 +23,35 @@ Attrs::Attrs(std::initializer_list<std::pair<std::string, Attr>> entries) {
 }
 
 void Attrs::set(std::string name, Attr value) {
-  const auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
+  Entries& entries = own();
+  const auto at = std::lower_bound(entries.begin(), entries.end(), name,
                                    [](const auto& entry, const std::string& key) { return entry.first < key; });
-  if (at != entries_.end() && at->first == name) {
+  if (at != entries.end() && at->first == name) {
     at->second = std::move(value);
   } else {
-    entries_.emplace(at, std::move(name), std::move(value));
+    entries.emplace(at, std::move(name), std::move(value));
   }
 }
 
 void Attrs::erase(std::string_view name) {
-  std::erase_if(entries_, [name](const auto& entry) { return entry.first == name; });
+  if (has(name)) std::erase_if(own(), [name](const auto& entry) { return entry.first == name; });
+}
+
+const Attrs::Entries& Attrs::entries() const {
+  static const Entries kNone;
+  return entries_ ? *entries_ : kNone;
+}
+
+Attrs::Entries& Attrs::own() {
+  if (!entries_)
+    entries_ = std::make_shared<Entries>();
+  else if (entries_.use_count() > 1)
+    entries_ = std::make_shared<Entries>(*entries_);
+  return *entries_;
 }
 
 const Attr* Attrs::find(std::string_view name) const {
-  for (const auto& [key, value] : entries_)
+  for (const auto& [key, value] : entries())
     if (key == name) return &value;
   return nullptr;
 }

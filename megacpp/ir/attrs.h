@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,8 @@ using Attr = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
 
 class Attrs {
  public:
+  using Entries = std::vector<std::pair<std::string, Attr>>;
+
   Attrs() = default;
   Attrs(std::initializer_list<std::pair<std::string, Attr>> entries);
 
@@ -36,13 +39,16 @@ class Attrs {
   const std::vector<int64_t>& list(std::string_view name) const;
   bool flag(std::string_view name) const { return integer(name, 0) != 0; }
 
-  const std::vector<std::pair<std::string, Attr>>& entries() const { return entries_; }
-  bool empty() const { return entries_.empty(); }
-  bool operator==(const Attrs&) const = default;
+  const Entries& entries() const;
+  bool empty() const { return entries().empty(); }
+  bool operator==(const Attrs& other) const { return entries_ == other.entries_ || entries() == other.entries(); }
 
  private:
   const Attr* find(std::string_view name) const;
-  std::vector<std::pair<std::string, Attr>> entries_;  // sorted by name
+  Entries& own();
+
+  // Sorted by name; null where there are none. Shared by the copies of a node, which every pass makes and few change.
+  std::shared_ptr<Entries> entries_;
 };
 
 }  // namespace megacpp::ir

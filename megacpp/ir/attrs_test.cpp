@@ -29,6 +29,25 @@ TEST(AttrsTest, SetReplacesAndEraseRemoves) {
   EXPECT_TRUE(attrs.empty());
 }
 
+TEST(AttrsTest, CopiesChangeByThemselves) {
+  const Attrs first{{"x", int64_t{1}}, {"y", 2.0}};
+  Attrs second = first, third = first;
+  EXPECT_EQ(second, first);
+  second.set("x", int64_t{3});
+  third.erase("y");
+  third.erase("absent");
+  EXPECT_EQ(first.integer("x"), 1);
+  EXPECT_TRUE(first.has("y"));
+  EXPECT_EQ(second.integer("x"), 3);
+  EXPECT_FALSE(third.has("y"));
+  EXPECT_FALSE(second == first);
+  second.set("x", int64_t{1});
+  EXPECT_EQ(second, first) << "by what they hold";
+  third = {};
+  third.erase("x");
+  EXPECT_EQ(third, Attrs());
+}
+
 TEST(AttrsTest, TypedAccessDemandsPresenceAndType) {
   const Attrs attrs{{"i", int64_t{7}}, {"r", 2.0}, {"t", std::string("sum")}, {"l", std::vector<int64_t>{3}}};
   EXPECT_EQ(attrs.integer("i"), 7);
