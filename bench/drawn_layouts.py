@@ -51,6 +51,29 @@ def draw(dice, has_loops, lengths):
     return recipe, target, settings | {f"train.recompute.{letter}": dice.choice(LEVELS) for letter in letters}
 
 
+def draw_small(dice):
+    """(recipe, settings) of a model that two cores train in a second a step: other widths, experts and lengths than the recipe's."""
+    recipe = dice.choice(("recipes/nam52-tiny.yaml", "recipes/nam56r-tiny.yaml"))
+    hidden, head_dim = dice.choice((64, 128, 192, 256)), dice.choice((16, 32, 64))
+    settings = {
+        "model.depth": dice.choice((2, 4, 6, 8) if "nam52" in recipe else (4, 8, 12)),
+        "model.hidden": hidden,
+        "model.vocab": dice.choice((256, 1024, 4096)),
+        "model.attention.head_dim": head_dim,
+        "model.attention.heads": hidden // head_dim,
+        "model.attention.kv_heads": max(1, hidden // head_dim // dice.choice((1, 2, 4))),
+        "model.feed_forward.intermediate": hidden * dice.choice((1, 2, 3, 4)),
+        "train.sequence": dice.choice((128, 256, 512, 1024)),
+        "train.batch": dice.choice((2, 4, 8)),
+    }
+    if "nam56r" in recipe:
+        settings |= {"model.mamba.head_dim": head_dim, "model.mamba.heads": 2 * hidden // head_dim,
+                     "model.mamba.state": dice.choice((16, 32, 64)), "model.mamba.chunk": dice.choice((32, 64, 128)),
+                     "model.recurrent.width": hidden, "model.feed_forward.experts": dice.choice((2, 4, 8)),
+                     "model.feed_forward.shared_intermediate": hidden}
+    return recipe, [f"{key}={value}" for key, value in settings.items()]
+
+
 def drawn_rows(seed, count, is_taken, lengths=SHORT):
     """{row: (recipe, target, settings)} of `count` layouts for which is_taken(recipe, target, settings), three in four with
     blocks in loops. A row has the number of its draw, whatever was left out before it."""

@@ -108,12 +108,23 @@ std::string chip_text(const hw::Chip& chip, const std::optional<hw::Slice>& slic
 }
 
 std::string rates_text(const hw::HostRates& rates) {
-  return fmt::format(
-      "{}{}, {}\n{:.1f} GFLOP/s in f32 products, half of it in sums of {:.0f} terms; {:.2f} billion "
-      "exponentials/s in attention; {:.1f} GB/s read and written; measured {}\n",
-      base::counted(rates.cores, "core"), rates.processor.empty() ? "" : " of " + rates.processor,
-      human_bytes(rates.memory), rates.matrix_flops / 1e9, rates.half_depth, rates.exponentials_per_second / 1e9,
-      rates.bytes_per_second / 1e9, rates.date);
+  TextTable table({"a second, with all cores", ">measured"});
+  const auto row = [&](const std::string& what, double rate, const char* unit, double of_unit = 1e9) {
+    table.add({what, rate > 0 ? fmt::format("{:.2f} {}", rate / of_unit, unit) : "no limit seen"});
+  };
+  row(fmt::format("f32 products, by OpenBLAS's kernels for {}", rates.kernels), rates.matrix_flops, "GFLOP");
+  row("what products read and write beside that", rates.product_bytes_per_second, "GB");
+  row("exponentials of attention beside its products", rates.scores.exponentials, "billion");
+  row("rows of such scores beside these", rates.scores.rows, "million", 1e6);
+  row("exponentials of its gradient", rates.score_grads.exponentials, "billion");
+  row("rows of these", rates.score_grads.rows, "million", 1e6);
+  row("state-space products and their gradients", rates.ssd_flops, "GFLOP");
+  row("elementwise operations beside memory", rates.elementwise_per_second, "billion");
+  row("memory, read and written", rates.bytes_per_second, "GB");
+  row("operations told to all cores", rates.launch_seconds > 0 ? 1 / rates.launch_seconds : 0, "million", 1e6);
+  return fmt::format("{}{}, {}; measured {}\n\n{}", base::counted(rates.cores, "core"),
+                     rates.processor.empty() ? "" : " of " + rates.processor, human_bytes(rates.memory), rates.date,
+                     table.to_text());
 }
 
 Json chip_json(const hw::Chip& chip) {

@@ -24,13 +24,7 @@ double share_at_width(const std::map<int64_t, double>& by_width, int64_t width, 
   return wider == by_width.begin() ? wider->second : std::prev(wider)->second;
 }
 
-// Every element of a result is a sum of products; the shorter, the less of the peak is reached.
-double share_of_depth(const hw::Chip& chip, double flops, const ops::Types& results) {
-  double elements = 0;
-  for (const ir::TensorType& type : results) elements += static_cast<double>(type.elements());
-  const double terms = flops / (2 * std::max(1.0, elements));
-  return terms > 0 ? terms / (terms + chip.half_depth) : 1;
-}
+double seconds_at(double work, double rate) { return rate > 0 ? work / rate : 0; }
 
 /// Attention has the width of its heads last.
 int64_t last_dim(const ops::Types& operands) {
@@ -66,6 +60,7 @@ double share_of_peak(const hw::Chip& chip, ops::Work work, int64_t head_width) {
       return reached.ssd > 0 ? reached.ssd : products;
     case ops::Work::product:
     case ops::Work::traffic:
+    case ops::Work::elementwise:
       break;
   }
   return products;
@@ -78,15 +73,19 @@ NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::Node
   const double at_peak = cost.flops / matrix_rate(device, dtype).flops_per_second;
   const double once = bytes_of(view.operands) + bytes_of(view.results);
   const double traffic = (once + own.bytes) / device.memory_bytes_per_second;
-  double arithmetic = at_peak / share_of_peak(device, op.work, last_dim(view.operands));
-  arithmetic /= share_of_depth(device, own.flops, view.results);  // more products have no more terms
-  if (device.exponentials_per_second > 0) arithmetic += cost.exponentials / device.exponentials_per_second;
+  const hw::ScoreRates& scores = op.work == ops::Work::attention_grad ? device.score_grads : device.scores;
+  double arithmetic = at_peak / share_of_peak(device, op.work, last_dim(view.operands)) +
+                      seconds_at(cost.exponentials, scores.exponentials) + seconds_at(cost.rows, scores.rows);
+  if (op.work == ops::Work::product) arithmetic += seconds_at(once, device.product_bytes_per_second);
   const double bytes = once + (has_parts_in_memory(device) ? cost.bytes : own.bytes);
   const double moved = bytes / device.memory_bytes_per_second / known_or_all(device.reached.traffic);
-  return {.seconds = std::max(arithmetic, moved) + device.reached.launch,
+  // Kernels of this machine read a tile, compute and write it, one after the other.
+  const double elementwise =
+      op.work == ops::Work::elementwise ? seconds_at(cost.flops, device.elementwise_per_second) : 0;
+  return {.seconds = std::max(arithmetic, moved + elementwise) + device.reached.launch,
           .limit = std::max(at_peak, traffic),
           .arithmetic = at_peak,
-          .arithmetic_bound = arithmetic > moved};
+          .arithmetic_bound = std::max(arithmetic, elementwise) > moved};
 }
 
 double slowed_beside(const hw::Chip& device, double seconds, double beside) {

@@ -138,10 +138,29 @@ TEST(NodeTimeTest, XlaMultipliesPackedRowsWithEveryExpert) {
   EXPECT_DOUBLE_EQ(by_xla.seconds, 3 * once.seconds);
   EXPECT_DOUBLE_EQ(by_xla.limit, 3 * once.limit) << "its program has no less to do";
   EXPECT_DOUBLE_EQ(experts_on(toy(), false, xla).seconds, experts_on(toy(), false, ours).seconds);
-  hw::Chip shallow = toy();
-  shallow.half_depth = 4;
-  EXPECT_DOUBLE_EQ(experts_on(shallow, true, xla).seconds, 3 * experts_on(shallow, true, ours).seconds)
-      << "sums are no longer for it";
+  hw::Chip packing = toy();
+  packing.product_bytes_per_second = 4;
+  EXPECT_DOUBLE_EQ(experts_on(packing, true, xla).seconds - by_xla.seconds,
+                   experts_on(packing, true, ours).seconds - once.seconds)
+      << "it reads and writes no more";
+}
+
+TEST(NodeTimeTest, ElementwiseWorkComputesBesideItsTraffic) {
+  const ir::TensorType x{ir::DType::f32, {4, 8}};
+  const ops::Types operands = {x, x}, results = {x};
+  const ops::OpDef& op = ops::op_def("fused");
+  const ir::Attrs attrs = {{"program", "in(0,1) in(0,1) add(%0,%1) out(%2)"}, {"dtypes", "f32"}, {"shape", x.shape}};
+  hw::Chip chip = toy();
+  chip.memory_bytes_per_second = 1;
+  const double bytes = 3 * static_cast<double>(x.bytes());
+  const NodeTime alone = node_time(chip, op, {operands, results, attrs});
+  EXPECT_DOUBLE_EQ(alone.seconds, bytes);
+  EXPECT_FALSE(alone.arithmetic_bound);
+  chip.elementwise_per_second = 1.0 / 64;
+  const NodeTime both = node_time(chip, op, {operands, results, attrs});
+  EXPECT_DOUBLE_EQ(both.seconds, bytes + 32 * 64);
+  EXPECT_TRUE(both.arithmetic_bound) << "computing takes longer than moving";
+  EXPECT_DOUBLE_EQ(both.limit, alone.limit);
 }
 
 // What products read and leave goes through the memory of a GPU; in a roofline, and on TPUs, it does not.

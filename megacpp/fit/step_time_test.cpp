@@ -122,12 +122,12 @@ TEST(StepTimeTest, OpsAreCountedByTheirProgramsAndAddUpToTheStep) {
   EXPECT_DOUBLE_EQ(time.compute + time.memory, 24);
 }
 
-TEST(StepTimeTest, ShortSumsReachLessOfThePeak) {
+TEST(StepTimeTest, WhatProductsReadAndWriteTakesItsTimeBesideThem) {
   hw::Slice slice = toys(1);
-  slice.chip.half_depth = 16;
+  slice.chip.product_bytes_per_second = 160;
   const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) { add_product(b); })});
   const StepTime time = predict_step(compiled, slice, "f32");
-  EXPECT_DOUBLE_EQ(time.compute, 16) << "16 terms: half of the peak";
+  EXPECT_DOUBLE_EQ(time.compute, 8 + 8) << "1280 bytes";
   EXPECT_DOUBLE_EQ(time.arithmetic, 8) << "at the peak";
 }
 
@@ -138,10 +138,15 @@ TEST(StepTimeTest, ExponentialsOfAttentionTakeTheirTimeBesideItsProducts) {
   })});
   hw::Slice slice = toys(1);
   const StepTime products = predict_step(compiled, slice, "f32");
-  slice.chip.exponentials_per_second = 10;
+  slice.chip.scores.exponentials = 10;
   const StepTime both = predict_step(compiled, slice, "f32");
   constexpr double kScores = 2 * 64 * 65 / 2.0;  // of two heads
   EXPECT_DOUBLE_EQ(both.compute, products.compute + kScores / 10);
+  slice.chip.scores.rows = 4;
+  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").compute, both.compute + 2 * 64 / 4.0) << "queries of two heads";
+  slice.chip.scores.rows = 0;
+  slice.chip.score_grads = {.exponentials = 1, .rows = 1};
+  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").compute, both.compute) << "of its gradient alone";
   EXPECT_DOUBLE_EQ(both.arithmetic, products.arithmetic) << "at the peak";
 }
 

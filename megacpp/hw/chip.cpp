@@ -87,7 +87,12 @@ Chip device_of(const Chip& chip) {
   device.usable_bytes /= chip.devices;
   if (device.reserved_bytes) *device.reserved_bytes /= chip.devices;
   device.memory_bytes_per_second *= share;
-  device.exponentials_per_second *= share;
+  device.product_bytes_per_second *= share;
+  for (ScoreRates* const rates : {&device.scores, &device.score_grads}) {
+    rates->exponentials *= share;
+    rates->rows *= share;
+  }
+  device.elementwise_per_second *= share;
   for (auto& [dtype, flops] : device.peak_flops) flops *= share;
   for (Link& link : device.links) link.bytes_per_second *= share;
   return device;

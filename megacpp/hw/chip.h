@@ -89,6 +89,13 @@ struct Reached {
 /// allocate by themselves; not told, a client takes three quarters.
 constexpr double xla_pool_share(int64_t sharers) { return 0.9 / static_cast<double>(sharers); }
 
+/// What scores of attention take beside the products that make and read them, per second; 0: not known, so they take
+/// no time.
+struct ScoreRates {
+  double exponentials = 0;  // one for every score
+  double rows = 0;          // a query of a head, beside its scores: what it takes however many these are
+};
+
 struct Chip {
   std::string name;
   std::string title;
@@ -121,10 +128,13 @@ struct Chip {
   double unrolled_off_most = 0;
   std::string compiler;  // that was asked for all of these, by what it says of its build; empty: not known
   double memory_bytes_per_second = 0;
-  /// Terms a sum of products must have to run at half of the peak; 0: not known, so all count as long.
-  double half_depth = 0;
-  /// Of attention, beside its products; 0: not known, so they take no time.
-  double exponentials_per_second = 0;
+  /// Of operands and results of products, which kernels pack and write beside their arithmetic; 0: not known, so they
+  /// take no time.
+  double product_bytes_per_second = 0;
+  /// Of attention and of its gradient, beside their products.
+  ScoreRates scores, score_grads;
+  /// Operations of elementwise work, beside what it reads and writes; 0: not known, so they take no time.
+  double elementwise_per_second = 0;
 
   int64_t devices = 1;                        // a chip shows itself as; all numbers are of the whole chip
   std::map<std::string, double> peak_flops;   // by "bf16", "f16", "tf32", "f32", "f8", "int8", dense, per second

@@ -24,12 +24,19 @@ std::string text_of(double value) {
 template <typename Visit, typename Rates>
 void visit_rates(const Visit& visit, Rates& rates) {
   visit("processor", rates.processor);
+  visit("kernels", rates.kernels);
   visit("cores", rates.cores);
   visit("memory", rates.memory);
   visit("matrix_flops", rates.matrix_flops);
-  visit("half_depth", rates.half_depth);
-  visit("exponentials_per_second", rates.exponentials_per_second);
+  visit("product_bytes_per_second", rates.product_bytes_per_second);
+  visit("exponentials_per_second", rates.scores.exponentials);
+  visit("score_rows_per_second", rates.scores.rows);
+  visit("grad_exponentials_per_second", rates.score_grads.exponentials);
+  visit("grad_score_rows_per_second", rates.score_grads.rows);
+  visit("ssd_flops", rates.ssd_flops);
+  visit("elementwise_per_second", rates.elementwise_per_second);
   visit("bytes_per_second", rates.bytes_per_second);
+  visit("launch_seconds", rates.launch_seconds);
   visit("date", rates.date);
 }
 
@@ -70,8 +77,12 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   chip.nominal_bytes = chip.usable_bytes = rates.memory / virtual_chips;
   chip.alignment = kCacheLine;
   chip.memory_bytes_per_second = rates.bytes_per_second * share;
-  chip.half_depth = rates.half_depth;
-  chip.exponentials_per_second = rates.exponentials_per_second * share;
+  chip.product_bytes_per_second = rates.product_bytes_per_second * share;
+  chip.scores = {.exponentials = rates.scores.exponentials * share, .rows = rates.scores.rows * share};
+  chip.score_grads = {.exponentials = rates.score_grads.exponentials * share, .rows = rates.score_grads.rows * share};
+  chip.elementwise_per_second = rates.elementwise_per_second * share;
+  chip.reached.launch = rates.launch_seconds;
+  chip.reached.ssd = rates.ssd_flops / rates.matrix_flops;
   chip.reached.products = chip.reached.traffic = 1;  // rates are measured with the kernels that steps run
   // Kernels compute in f32 whatever they store.
   for (const char* dtype : {"f32", "bf16"}) chip.peak_flops[dtype] = rates.matrix_flops * share;
@@ -90,8 +101,14 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   fact("memory.nominal", std::to_string(rates.memory));
   fact("memory.bandwidth", text_of(rates.bytes_per_second));
   fact("compute.f32", text_of(rates.matrix_flops));
-  fact("compute.half_depth", text_of(rates.half_depth));
-  fact("compute.exponentials", text_of(rates.exponentials_per_second));
+  fact("compute.product_bytes", text_of(rates.product_bytes_per_second));
+  fact("compute.exponentials", text_of(rates.scores.exponentials));
+  fact("compute.score_rows", text_of(rates.scores.rows));
+  fact("compute.grad_exponentials", text_of(rates.score_grads.exponentials));
+  fact("compute.grad_score_rows", text_of(rates.score_grads.rows));
+  fact("compute.ssd", text_of(rates.ssd_flops));
+  fact("compute.elementwise", text_of(rates.elementwise_per_second));
+  fact("compute.launch", text_of(rates.launch_seconds));
   chip.facts.push_back({"links.memory.latency", text_of(kWakeUp), "an estimate", rates.date});
   return chip;
 }

@@ -12,13 +12,17 @@
 namespace megacpp::hw {
 
 struct HostRates {
-  double matrix_flops = 0;  // per second, f32 products with all cores
-  double half_depth = 0;    // terms a sum of products must have to run at half that rate; short ones run slower
-  double exponentials_per_second = 0;  // of attention, one for every score, beside its products
-  double bytes_per_second = 0;         // of memory, read and written bytes together, with all cores
+  double matrix_flops = 0;              // per second, f32 products with all cores
+  double product_bytes_per_second = 0;  // of their operands and results beside that; 0: no time to speak of
+  ScoreRates scores, score_grads;       // of attention and of its gradient, beside these
+  double ssd_flops = 0;                 // per second, state-space products and their gradients
+  double elementwise_per_second = 0;    // operations of elementwise work, beside what it reads and writes
+  double bytes_per_second = 0;          // of memory, read and written bytes together, with all cores
+  double launch_seconds = 0;            // of every op, beside its work: until all cores have begun and ended
   int64_t cores = 1;
   int64_t memory = 0;     // bytes
   std::string processor;  // "Neoverse-N1"
+  std::string kernels;    // of products: "neoversen1"
   std::string date;       // of the measurement, 2026-11-15
 };
 

@@ -117,9 +117,13 @@ TEST(SliceTest, UnknownHardwareGetsTheNearestName) {
 
 TEST(SliceTest, ThisMachineIsSharedByItsVirtualChips) {
   const HostRates rates{.matrix_flops = 64e9,
-                        .half_depth = 7,
-                        .exponentials_per_second = 8e8,
+                        .product_bytes_per_second = 28e9,
+                        .scores = {.exponentials = 8e8, .rows = 8e7},
+                        .score_grads = {.exponentials = 4e8, .rows = 4e7},
+                        .ssd_flops = 16e9,
+                        .elementwise_per_second = 4e9,
                         .bytes_per_second = 40e9,
+                        .launch_seconds = 1e-5,
                         .cores = 2,
                         .memory = 8 << 20};
   int asked = 0;
@@ -128,9 +132,15 @@ TEST(SliceTest, ThisMachineIsSharedByItsVirtualChips) {
   EXPECT_EQ(four.chips(), 4);
   EXPECT_EQ(four.hosts(), 1);
   EXPECT_EQ(four.chip.peak("f32"), 16e9);
-  EXPECT_EQ(four.chip.half_depth, 7);
-  EXPECT_EQ(four.chip.exponentials_per_second, 2e8);
+  EXPECT_EQ(four.chip.product_bytes_per_second, 7e9);
+  EXPECT_EQ(four.chip.scores.exponentials, 2e8);
+  EXPECT_EQ(four.chip.scores.rows, 2e7);
+  EXPECT_EQ(four.chip.score_grads.exponentials, 1e8);
+  EXPECT_EQ(four.chip.score_grads.rows, 1e7);
+  EXPECT_EQ(four.chip.reached.ssd, 0.25) << "of the rate of products";
+  EXPECT_EQ(four.chip.elementwise_per_second, 1e9);
   EXPECT_EQ(four.chip.memory_bytes_per_second, 10e9);
+  EXPECT_EQ(four.chip.reached.launch, 1e-5) << "each wakes its own threads";
   EXPECT_EQ(four.chip.usable_bytes, 2 << 20);
   EXPECT_EQ(four.chip.link("memory")->bytes_per_second, 5e9);
   const Slice whole = parse_target("host", options);
@@ -159,8 +169,12 @@ TEST(SliceTest, ADeviceHasItsShareOfAChip) {
   EXPECT_EQ(device.memory_bytes_per_second, 7380e9 / 2);
   EXPECT_EQ(device.devices, 1);
   Chip with_rate = chip;
-  with_rate.exponentials_per_second = 8e9;
-  EXPECT_EQ(device_of(with_rate).exponentials_per_second, 8e9 / static_cast<double>(chip.devices));
+  with_rate.product_bytes_per_second = with_rate.elementwise_per_second = 16e9;
+  with_rate.scores = with_rate.score_grads = {.exponentials = 8e9, .rows = 8e8};
+  EXPECT_EQ(device_of(with_rate).scores.exponentials, 8e9 / static_cast<double>(chip.devices));
+  EXPECT_EQ(device_of(with_rate).score_grads.rows, 8e8 / static_cast<double>(chip.devices));
+  EXPECT_EQ(device_of(with_rate).product_bytes_per_second, 16e9 / static_cast<double>(chip.devices));
+  EXPECT_EQ(device_of(with_rate).elementwise_per_second, 16e9 / static_cast<double>(chip.devices));
   EXPECT_EQ(device_of(target("v6e:2x2").chip).usable_bytes, 33'546'039'296);
 }
 

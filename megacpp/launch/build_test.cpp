@@ -33,14 +33,8 @@ TEST(BuildTest, OwnBackendsAreTheBuildItselfAndPluginsHaveAName) {
 TEST(BuildTest, VirtualChipsHaveThreadsAndAProcessorOthersHaveANameOfTheirOwn) {
   recipe::Recipe recipe;
   recipe.train.threads = 8;
-  const hw::HostRates rates{.matrix_flops = 1,
-                            .half_depth = 1,
-                            .exponentials_per_second = 1,
-                            .bytes_per_second = 1,
-                            .cores = 8,
-                            .memory = 1 << 20,
-                            .processor = "any",
-                            .date = ""};
+  const hw::HostRates rates{
+      .matrix_flops = 1, .bytes_per_second = 1, .cores = 8, .memory = 1 << 20, .processor = "any", .date = ""};
   hw::Slice slice = hw::parse_target("host:2", {.host_rates = [&] { return rates; }});
   EXPECT_EQ(build_of(recipe, slice), (catalog::Build{.code_version = code_version(),
                                                      .platform = "",

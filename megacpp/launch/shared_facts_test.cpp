@@ -8,21 +8,33 @@ namespace {
 
 TEST(SharedFactsTest, RatesArriveToTheBit) {
   const hw::HostRates rates{.matrix_flops = 1e11 / 3,
-                            .half_depth = 12.7,
-                            .exponentials_per_second = 1e9 / 7,
+                            .product_bytes_per_second = 12.7e9,
+                            .scores = {.exponentials = 1e9 / 7, .rows = 1e8 / 7},
+                            .score_grads = {.exponentials = 1e9 / 11, .rows = 1e8 / 11},
+                            .ssd_flops = 1e10 / 3,
+                            .elementwise_per_second = 1e10 / 7,
                             .bytes_per_second = 3e10,
+                            .launch_seconds = 1e-5 / 3,
                             .cores = 6,
                             .memory = (int64_t{1} << 40) + 1,
                             .processor = "a \"processor\"",
+                            .kernels = "neoversen1",
                             .date = "2026-11-16"};
   const hw::HostRates told = rates_of(rates_text(rates));
   EXPECT_EQ(told.matrix_flops, rates.matrix_flops);
-  EXPECT_EQ(told.half_depth, rates.half_depth);
-  EXPECT_EQ(told.exponentials_per_second, rates.exponentials_per_second);
+  EXPECT_EQ(told.product_bytes_per_second, rates.product_bytes_per_second);
+  EXPECT_EQ(told.scores.exponentials, rates.scores.exponentials);
+  EXPECT_EQ(told.scores.rows, rates.scores.rows);
+  EXPECT_EQ(told.score_grads.exponentials, rates.score_grads.exponentials);
+  EXPECT_EQ(told.score_grads.rows, rates.score_grads.rows);
+  EXPECT_EQ(told.ssd_flops, rates.ssd_flops);
+  EXPECT_EQ(told.elementwise_per_second, rates.elementwise_per_second);
   EXPECT_EQ(told.bytes_per_second, rates.bytes_per_second);
+  EXPECT_EQ(told.launch_seconds, rates.launch_seconds);
   EXPECT_EQ(told.cores, rates.cores);
   EXPECT_EQ(told.memory, rates.memory);
   EXPECT_EQ(told.processor, rates.processor);
+  EXPECT_EQ(told.kernels, rates.kernels);
   EXPECT_EQ(told.date, rates.date);
 }
 

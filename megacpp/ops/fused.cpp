@@ -138,6 +138,7 @@ OpDef fused_def() {
       if (output.kind != TileOutput::Kind::store) flops += 1;
     return Cost{flops * static_cast<double>(ir::num_elements(view.attrs.list("shape")))};
   };
+  def.work = Work::elementwise;
   def.reference = fused_reference;
   def.samples = [] {
     const auto f32 = [](Shape shape) { return ir::TensorType{DType::f32, std::move(shape)}; };

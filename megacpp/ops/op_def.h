@@ -72,12 +72,14 @@ struct GradArgs {
 struct Cost {
   double flops = 0;         // multiply and add count one each
   double exponentials = 0;  // where they take their time beside products: one for every score of attention
+  double rows = 0;          // of such scores: the queries of all heads
   double bytes = 0;         // read and written beside taking operands and results once: by a loop, or between parts
 };
 
 /// Kinds of work that reach different shares of a chip's peak rates (hw::Reached has one for each).
 enum class Work : uint8_t {
-  traffic,  // reads and writes memory, and computes meanwhile
+  traffic,      // reads and writes memory, and computes meanwhile
+  elementwise,  // the same with a program of operations for every element, which may take as long
   product,
   attention,
   attention_grad,

@@ -14,6 +14,7 @@
 #include "megacpp/base/json.h"
 #include "megacpp/base/machine_memory.h"
 #include "megacpp/base/thread_pool.h"
+#include "megacpp/runtime/cpu/blas_kernels.h"
 #include "megacpp/runtime/cpu/measure.h"
 #include "megacpp/runtime/cpu/packing_buffers.h"
 #include "megacpp/runtime/plugins/plugin_places.h"
@@ -49,10 +50,11 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
   try {
     hw::HostRates rates = hw::host_rates_of(base::parse_json(base::read_file(file), base::Code::E1008, file.string()));
     rates.memory = memory_bytes();  // a container's limit may have changed
-    const bool is_ours = rates.processor == this_processor().name() && rates.cores == available_threads();
+    const bool is_ours = rates.processor == this_processor().name() && rates.cores == available_threads() &&
+                         rates.kernels == blas_kernels();
     // Earlier versions did not measure all of them. As in chip files, less than one a second divides to no usable time.
-    const bool is_plausible =
-        rates.exponentials_per_second >= 1 && rates.matrix_flops >= 1 && rates.bytes_per_second >= 1;
+    const auto measured = {rates.matrix_flops, rates.ssd_flops, rates.elementwise_per_second, rates.bytes_per_second};
+    const bool is_plausible = std::ranges::min(measured) >= 1;
     return is_ours && is_plausible ? std::optional(rates) : std::nullopt;
   } catch (const base::Error&) {
     return std::nullopt;
@@ -64,14 +66,19 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
 hw::HostRates measure_host_rates() {
   const PackingBuffers packing(available_threads());
   base::ThreadPool pool(available_threads());
-  const ProductRates products = measure_products(pool);
-  return {.matrix_flops = products.peak,
-          .half_depth = products.half_depth,
-          .exponentials_per_second = measure_exponentials(pool, products.peak),
-          .bytes_per_second = measure_copies(pool),
+  const MeasuredRates rates = measure_rates(pool);
+  return {.matrix_flops = rates.product_flops,
+          .product_bytes_per_second = rates.product_bytes,
+          .scores = rates.scores,
+          .score_grads = rates.score_grads,
+          .ssd_flops = rates.ssd_flops,
+          .elementwise_per_second = rates.elementwise,
+          .bytes_per_second = rates.bytes,
+          .launch_seconds = rates.launch_seconds,
           .cores = available_threads(),
           .memory = memory_bytes(),
           .processor = this_processor().name(),
+          .kernels = blas_kernels(),
           .date = today()};
 }
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/file.h"
+#include "megacpp/runtime/cpu/blas_kernels.h"
 #include "megacpp/runtime/processor.h"
 #include "tests/support/errors.h"
 
@@ -23,12 +24,16 @@ hw::HostRates quick_rates() {
   static double measured = 0;
   ++measured;
   return {.matrix_flops = 1e9 + measured,
-          .half_depth = 32,
-          .exponentials_per_second = 1e8 + measured,
+          .product_bytes_per_second = 1e9,
+          .scores = {.exponentials = 1e8 + measured, .rows = 1e7},
+          .score_grads = {.exponentials = 1e8, .rows = 1e7},
+          .ssd_flops = 1e9,
+          .elementwise_per_second = 1e9,
           .bytes_per_second = 1e9 + measured,
           .cores = available_threads(),
           .memory = 1 << 30,
           .processor = this_processor().name(),
+          .kernels = blas_kernels(),
           .date = "2026-11-17"};
 }
 
@@ -51,10 +56,20 @@ TEST_F(HostRatesTest, MeasuringIsQuickAndPlausible) {
   EXPECT_EQ(rates.cores, available_threads());
   EXPECT_GT(rates.matrix_flops, 1e8);
   EXPECT_LT(rates.matrix_flops, 1e15);
-  EXPECT_GT(rates.exponentials_per_second, 1e5);
-  EXPECT_LT(rates.exponentials_per_second, 1e14);
+  for (const hw::ScoreRates& scores : {rates.scores, rates.score_grads}) {
+    EXPECT_GT(scores.exponentials, 1e5);
+    EXPECT_LT(scores.exponentials, 1e14);
+    EXPECT_GE(scores.rows, 0);
+  }
+  EXPECT_GE(rates.product_bytes_per_second, 0);
+  EXPECT_GT(rates.ssd_flops, 1e7);
+  EXPECT_LT(rates.ssd_flops, 1e15);
+  EXPECT_GT(rates.elementwise_per_second, 1e6);
+  EXPECT_LT(rates.elementwise_per_second, 1e14);
   EXPECT_GT(rates.bytes_per_second, 1e8);
   EXPECT_LT(rates.bytes_per_second, 1e14);
+  EXPECT_GT(rates.launch_seconds, 0);
+  EXPECT_LT(rates.launch_seconds, 0.1);
   EXPECT_GT(rates.memory, 1 << 20);
   EXPECT_EQ(rates.date.size(), 10U);
 }
@@ -63,7 +78,7 @@ TEST_F(HostRatesTest, WhatWasMeasuredIsKept) {
   const hw::HostRates first = host_rates(file_);
   const std::string text = base::read_file(file_);
   EXPECT_EQ(host_rates(file_, quick_rates).matrix_flops, first.matrix_flops);
-  EXPECT_EQ(host_rates(file_, quick_rates).exponentials_per_second, first.exponentials_per_second);
+  EXPECT_EQ(host_rates(file_, quick_rates).scores.exponentials, first.scores.exponentials);
   EXPECT_EQ(base::read_file(file_), text);
   renew_host_rates(file_, quick_rates);
   EXPECT_NE(base::read_file(file_), text);
@@ -83,21 +98,21 @@ TEST_F(HostRatesTest, AnotherMachinesFileAndADamagedOneAreReplaced) {
 TEST_F(HostRatesTest, WhatAnEarlierVersionDidNotMeasureIsMeasured) {
   host_rates(file_, quick_rates);
   std::string text = base::read_file(file_);
-  const size_t at = text.find("exponentials_per_second");
+  const size_t at = text.find("elementwise_per_second");
   ASSERT_NE(at, std::string::npos);
   base::write_file_atomically(file_, text.replace(at, 3, "old"));
-  EXPECT_GT(host_rates(file_, quick_rates).exponentials_per_second, 0);
+  EXPECT_GT(host_rates(file_, quick_rates).scores.exponentials, 0);
 }
 
 TEST_F(HostRatesTest, RatesThatWouldDivideToInfinityAreMeasuredAgain) {
   const base::Json sound = hw::to_json(host_rates(file_, quick_rates));
-  for (const char* rate : {"matrix_flops", "exponentials_per_second", "bytes_per_second"}) {
+  for (const char* rate : {"matrix_flops", "elementwise_per_second", "bytes_per_second"}) {
     ASSERT_TRUE(sound.contains(rate));
     base::Json slow = sound;
     slow[rate] = 1e-300;
     base::write_file_atomically(file_, base::to_text(slow));
     const hw::HostRates rates = host_rates(file_, quick_rates);
-    EXPECT_GE(std::min({rates.matrix_flops, rates.exponentials_per_second, rates.bytes_per_second}), 1) << rate;
+    EXPECT_GE(std::min({rates.matrix_flops, rates.elementwise_per_second, rates.bytes_per_second}), 1) << rate;
   }
 }
 

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast this machine's threads are at what steps spend their time on, each measured for about 0.2 seconds.
+// How fast this machine's threads are at what steps spend their time on, by the kernels that steps run: all kinds in
+// turns, of which the median counts, and in a turn the mean. A step is a mean too: of cores whose neighbours are busy
+// now and idle then, the shortest of several times is one that no step has.
 #pragma once
 
 #include "megacpp/base/thread_pool.h"
+#include "megacpp/hw/chip.h"
 
 namespace megacpp::runtime::cpu {
 
-/// f32 products: a sum of n terms runs at peak * n / (n + half_depth).
-struct ProductRates {
-  double peak = 0;        // operations per second
-  double half_depth = 0;  // terms
+/// Each per second, with all threads. Rates of what takes no time that could be told are 0.
+struct MeasuredRates {
+  double product_flops = 0;            // of f32 products
+  double product_bytes = 0;            // of their operands and results, packed and written beside that
+  hw::ScoreRates scores, score_grads;  // of attention and of its gradient
+  double ssd_flops = 0;                // of state-space products and their gradients
+  double elementwise = 0;              // operations of elementwise programs, beside what they read and write
+  double bytes = 0;                    // read and written by a copy too large for the caches
+  double launch_seconds = 0;           // no rate: until all threads have begun and ended, beside their work
 };
-ProductRates measure_products(base::ThreadPool& pool);
 
-/// Exponentials per second of attention, forward and backward: what its scores take beyond products at that peak.
-double measure_exponentials(base::ThreadPool& pool, double peak);
-
-/// Bytes per second read and written by a copy too large for the caches.
-double measure_copies(base::ThreadPool& pool);
+MeasuredRates measure_rates(base::ThreadPool& pool);
 
 }  // namespace megacpp::runtime::cpu
