@@ -239,7 +239,8 @@ LoneNodes elementwise(base::ThreadPool& pool) {
       "in(0,1) in(0,1) const(0.9) mul(%1,%2) const(0.1) mul(%0,%4) add(%3,%5) in(0,1) const(0.95) mul(%7,%8) "
       "mul(%0,%0) mul(%4,%10) add(%9,%11) sqrt(%12) add(%13,%4) div(%6,%14) in(0,1) mul(%4,%15) sub(%16,%17) out(%6) "
       "out(%12) out(%18)";
-  const ir::Shape shape = {2 * kRowsPerThread * pool.size(), 2 * kNarrow};  // more than caches near a core hold
+  // More than caches near a core hold, and no gigabytes where there are many cores.
+  const ir::Shape shape = {kRowsPerThread * std::min(4 * pool.size(), 16), 2 * kNarrow};
   const ir::TensorType x = f32(shape);
   const auto node = [&](const char* program, const char* dtypes, size_t operands) {
     return std::make_unique<LoneNode>("fused", ops::Types(operands, x),
