@@ -19,7 +19,7 @@
 #include <system_error>
 
 #include "megacpp/lineage/probe.h"
-#include "megacpp/runtime/cpu/blas_kernels.h"
+#include "megacpp/runtime/blas_kernels.h"
 
 namespace megacpp::lineage {
 namespace {
@@ -36,7 +36,7 @@ std::string word(std::string_view text, size_t number) {
 
 /// "0.3.21 neoversen1": its kernels go by the core it finds, and they round differently.
 std::string openblas_version() {
-  return fmt::format("{} {}", word(::openblas_get_config(), 1), runtime::cpu::blas_kernels());
+  return fmt::format("{} {}", word(::openblas_get_config(), 1), runtime::blas_kernels());
 }
 
 std::string pcre2_version() {

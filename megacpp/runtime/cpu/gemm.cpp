@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "megacpp/runtime/cpu/blas_kernels.h"
+#include "megacpp/runtime/blas_kernels.h"
 
 namespace megacpp::runtime::cpu {
 namespace {

@@ -14,7 +14,7 @@
 #include "megacpp/base/json.h"
 #include "megacpp/base/machine_memory.h"
 #include "megacpp/base/thread_pool.h"
-#include "megacpp/runtime/cpu/blas_kernels.h"
+#include "megacpp/runtime/blas_kernels.h"
 #include "megacpp/runtime/cpu/measure.h"
 #include "megacpp/runtime/cpu/packing_buffers.h"
 #include "megacpp/runtime/plugins/plugin_places.h"

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/file.h"
-#include "megacpp/runtime/cpu/blas_kernels.h"
+#include "megacpp/runtime/blas_kernels.h"
 #include "megacpp/runtime/processor.h"
 #include "tests/support/errors.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
-#include "megacpp/runtime/cpu/blas_kernels.h"
+#include "megacpp/runtime/blas_kernels.h"
 
 // Exported by the library, in none of its headers.
 extern "C" void* blas_memory_alloc(int position);

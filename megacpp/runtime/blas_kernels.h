@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace megacpp::runtime::cpu {
+namespace megacpp::runtime {
 
 /// Instructions of an x86 processor that kernels are written with, as far as the system lets programs use them.
 struct Vectors {
@@ -25,4 +25,4 @@ std::optional<std::string> wider_kernels(std::string_view taken, const Vectors& 
 /// multiplies (PackingBuffers).
 std::string blas_kernels();
 
-}  // namespace megacpp::runtime::cpu
+}  // namespace megacpp::runtime

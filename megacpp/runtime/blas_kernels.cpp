@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/cpu/blas_kernels.h"
+#include "megacpp/runtime/blas_kernels.h"
 
 #include <cblas.h>
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 #include <array>
 #include <cstdlib>
 
-namespace megacpp::runtime::cpu {
+namespace megacpp::runtime {
 namespace {
 
 constexpr const char* kVariable = "OPENBLAS_CORETYPE";
@@ -61,4 +61,4 @@ std::string blas_kernels() {
   return ::openblas_get_corename();
 }
 
-}  // namespace megacpp::runtime::cpu
+}  // namespace megacpp::runtime

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/cpu/blas_kernels.h"
+#include "megacpp/runtime/blas_kernels.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-namespace megacpp::runtime::cpu {
+namespace megacpp::runtime {
 namespace {
 
 constexpr Vectors kAvx2 = {.avx2 = true}, kSkylake = {.avx2 = true, .avx512 = true},
@@ -40,4 +40,4 @@ TEST(BlasKernelsTest, ThisProcessorMultipliesWithItsVectors) {
 }
 
 }  // namespace
-}  // namespace megacpp::runtime::cpu
+}  // namespace megacpp::runtime
