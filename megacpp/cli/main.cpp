@@ -7,6 +7,7 @@
 
 #include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/runtime/blas_kernels.h"
 
 namespace {
 
@@ -41,6 +42,7 @@ void confine_to_one_processor(int /*argc*/, char** /*argv*/, char** /*environmen
 int main(int argc, char** argv) {
   if (is_confined) ::sched_setaffinity(0, sizeof(processors), &processors);
   fill_closed_streams();
+  megacpp::runtime::blas_kernels();  // before there are threads
   // A reader of stdout or stderr that left is an error of the write, as a full disk is: see cli/output.h.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // so is a file that may not grow

@@ -29,8 +29,8 @@ namespace {
 
 using base::human_seconds;
 
-// A prediction is the least the hardware allows: a run that is clearly faster says that its rates are too low.
-constexpr double kFasterThanPossible = 1.1;
+// Predictions are within 15 % where rates are those of the machine as it is now.
+constexpr double kFasterThanPredicted = 1.25;
 
 Json counters_json(const runtime::Counters& counters) {
   const auto transfers = [](const runtime::Transfers& one) { return Json{{"count", one.count}, {"bytes", one.bytes}}; };
@@ -156,7 +156,7 @@ std::string prediction_text(const fit::Estimate& estimate, double seconds) {
   const bool is_here = estimate.fit.hardware.starts_with("host");
   return fmt::format("a step took {}, {} predicted ({:+.0f} %){}\n", human_seconds(seconds), human_seconds(predicted),
                      100 * (predicted / seconds - 1),
-                     is_here && predicted > kFasterThanPossible * seconds
+                     is_here && predicted > kFasterThanPredicted * seconds
                          ? ": rates of this machine were measured under load; run: megacpp hw measure"
                          : "");
 }

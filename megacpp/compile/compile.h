@@ -18,8 +18,9 @@
 
 namespace megacpp::compile {
 
-/// When programs are checked (ops/verify.h): after every pass, which names the one at fault, or once, as the last pass
-/// left them, which takes a tenth of the time. That is for plans, of which a search makes hundreds.
+/// When programs are checked (ops/verify.h): after every pass, so that the first that is wrong names the pass at fault,
+/// or once, as the last pass left them, which takes a tenth of the time. That is for estimates, of which a search makes
+/// hundreds and a training runs one: `megacpp compile` of the same recipe then names the pass.
 enum class Verify : uint8_t { every_pass, result };
 
 struct Options {

@@ -100,15 +100,16 @@ class PassRunner {
   PassRunner(const std::vector<Pass>& passes, const std::vector<std::string>& without)
       : passes_(passes), without_(without) {}
 
-  // Those from `first` on; programs have the form `form` before. The form that they have in the end. Only every pass is
-  // verified here: the result is the caller's.
-  ops::Form run_from(size_t first, ops::Form form, Compilation& run, const Dump& dump, Verify verify) const {
+  enum class Check : uint8_t { every_pass, nothing };
+
+  // Those from `first` on; programs have the form `form` before. The form that they have in the end.
+  ops::Form run_from(size_t first, ops::Form form, Compilation& run, const Dump& dump, Check check) const {
     for (size_t i = first; i < passes_.size(); ++i) {
       const Pass& pass = passes_[i];
       if (!applies(pass, run) || std::ranges::find(without_, pass.name) != without_.end()) continue;
-      if (pass.holds_more && pass.holds_more(run)) return run_with_and_without(i, form, run, dump, verify);
+      if (pass.holds_more && pass.holds_more(run)) return run_with_and_without(i, form, run, dump, check);
       form = pass.leaves.value_or(form);
-      look_at(i, form, base::seconds_of([&] { pass.run(run); }), run, dump, verify);
+      look_at(i, form, base::seconds_of([&] { pass.run(run); }), run, dump, check);
     }
     return form;
   }
@@ -117,12 +118,12 @@ class PassRunner {
   std::string file_of(size_t i) const { return numbered(i, passes_[i].name) + (passes_[i].text ? ".txt" : ".ir"); }
 
   // Verifies, times and dumps what pass i has left.
-  void look_at(size_t i, ops::Form form, double seconds, Compilation& run, const Dump& dump, Verify verify) const {
+  void look_at(size_t i, ops::Form form, double seconds, Compilation& run, const Dump& dump, Check check) const {
     const Pass& pass = passes_[i];
     PassTime time{.name = numbered(i, pass.name), .seconds = seconds};
     const std::vector<const ir::Graph*> graphs = graphs_of(run);
     for (const ir::Graph* graph : graphs) time.nodes += graph->nodes().size();
-    if (!pass.text && verify == Verify::every_pass)
+    if (!pass.text && check == Check::every_pass)
       time.verify_seconds = base::seconds_of([&] { verify_all(run, form); });
     run.compiled.passes.push_back(time);
     if (dump.write) dump.write(file_of(i), pass.text ? pass.text(run) : text_of(graphs));
@@ -130,22 +131,22 @@ class PassRunner {
 
   // Pass i, which will hold more, and the rest of the list. What the rest makes of programs as they were before the
   // pass is dumped only if it stays, instead of what was dumped of the others.
-  ops::Form run_with_and_without(size_t i, ops::Form before, Compilation& run, const Dump& dump, Verify verify) const {
+  ops::Form run_with_and_without(size_t i, ops::Form before, Compilation& run, const Dump& dump, Check check) const {
     const Pass& pass = passes_[i];
     const ops::Form form = pass.leaves.value_or(before);
     const size_t own = run.compiled.passes.size();  // its place among those that ran
     Compilation without = run;
-    look_at(i, form, base::seconds_of([&] { pass.run(run); }), run, dump, verify);
-    ops::Form last = run_from(i + 1, form, run, dump, verify);
+    look_at(i, form, base::seconds_of([&] { pass.run(run); }), run, dump, check);
+    ops::Form last = run_from(i + 1, form, run, dump, check);
     std::vector<DumpedText> kept;
     const Dump keeping = keeping_texts(dump, kept);
-    look_at(i, form, 0, without, keeping, Verify::result);
-    const ops::Form last_without = run_from(i + 1, form, without, keeping, Verify::result);
+    look_at(i, form, 0, without, keeping, Check::nothing);
+    const ops::Form last_without = run_from(i + 1, form, without, keeping, Check::nothing);
     double verify_seconds = 0;
     if (needs_more(run.compiled, without.compiled)) {
       std::swap(run.compiled, without.compiled);
       last = last_without;
-      if (verify == Verify::every_pass) verify_seconds = base::seconds_of([&] { verify_all(run, last); });
+      if (check == Check::every_pass) verify_seconds = base::seconds_of([&] { verify_all(run, last); });
       replace_dumps(i, dump, kept);
     }
     PassTime& time = run.compiled.passes[own];
@@ -205,9 +206,11 @@ void run_passes(const std::vector<Pass>& passes, const Options& options, Compila
       std::filesystem::remove(folder / file, ignored);
     };
   }
-  const ops::Form form = PassRunner(passes, options.without).run_from(0, ops::Form::built, run, dump, options.verify);
-  if (options.verify == Verify::result)
-    run.compiled.passes.back().verify_seconds = base::seconds_of([&] { verify_all(run, form); });
+  using Check = PassRunner::Check;
+  const Check check = options.verify == Verify::every_pass ? Check::every_pass : Check::nothing;
+  const ops::Form form = PassRunner(passes, options.without).run_from(0, ops::Form::built, run, dump, check);
+  if (options.verify == Verify::result && !run.compiled.passes.empty())
+    run.compiled.passes.back().verify_seconds += base::seconds_of([&] { verify_all(run, form); });
 }
 
 }  // namespace megacpp::compile

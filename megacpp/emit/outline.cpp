@@ -147,7 +147,8 @@ class Outliner {
 
   static bool is_costly(const ir::Node& node) {
     const ops::OpDef& op = ops::op_def(node.op);
-    return op.work != ops::Work::traffic || op.is_collective || op.runs_over_positions;
+    const bool moves = op.work == ops::Work::traffic || op.work == ops::Work::elementwise;
+    return !moves || op.is_collective || op.runs_over_positions;
   }
 
   std::string expression(const ir::Node& node) const {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a chip works on one node of its program: at the rates that its file says work of the kind reaches, and at
 // the peak rates, which nothing beats. A node takes as long as its arithmetic or its memory traffic, whichever is
-// longer, and where kernels are launched one by one, that.
+// longer (elementwise programs of this machine both, one after the other), and where kernels are launched one by one,
+// that.
 #pragma once
 
 #include <cstdint>

@@ -81,7 +81,7 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   chip.scores = {.exponentials = rates.scores.exponentials * share, .rows = rates.scores.rows * share};
   chip.score_grads = {.exponentials = rates.score_grads.exponentials * share, .rows = rates.score_grads.rows * share};
   chip.elementwise_per_second = rates.elementwise_per_second * share;
-  chip.reached.launch = rates.launch_seconds;
+  chip.reached.launch = rates.cores > virtual_chips ? rates.launch_seconds : 0;  // a chip of one core tells nobody
   chip.reached.ssd = rates.ssd_flops / rates.matrix_flops;
   chip.reached.products = chip.reached.traffic = 1;  // rates are measured with the kernels that steps run
   // Kernels compute in f32 whatever they store.

@@ -37,11 +37,6 @@ void Attrs::erase(std::string_view name) {
   if (has(name)) std::erase_if(own(), [name](const auto& entry) { return entry.first == name; });
 }
 
-const Attrs::Entries& Attrs::entries() const {
-  static const Entries kNone;
-  return entries_ ? *entries_ : kNone;
-}
-
 Attrs::Entries& Attrs::own() {
   if (!entries_)
     entries_ = std::make_shared<Entries>();

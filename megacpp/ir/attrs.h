@@ -39,7 +39,7 @@ class Attrs {
   const std::vector<int64_t>& list(std::string_view name) const;
   bool flag(std::string_view name) const { return integer(name, 0) != 0; }
 
-  const Entries& entries() const;
+  const Entries& entries() const { return entries_ ? *entries_ : kNone; }
   bool empty() const { return entries().empty(); }
   bool operator==(const Attrs& other) const { return entries_ == other.entries_ || entries() == other.entries(); }
 
@@ -48,7 +48,9 @@ class Attrs {
   Entries& own();
 
   // Sorted by name; null where there are none. Shared by the copies of a node, which every pass makes and few change.
+  // Threads may read copies of one; one that changes a copy must not do so while another drops one.
   std::shared_ptr<Entries> entries_;
+  static inline const Entries kNone = {};
 };
 
 }  // namespace megacpp::ir

@@ -76,7 +76,8 @@ struct Cost {
   double bytes = 0;         // read and written beside taking operands and results once: by a loop, or between parts
 };
 
-/// Kinds of work that reach different shares of a chip's peak rates (hw::Reached has one for each).
+/// Kinds of work that reach different shares of a chip's peak rates (hw::Reached; elementwise work has a rate of its
+/// own where it is known, else it is traffic).
 enum class Work : uint8_t {
   traffic,      // reads and writes memory, and computes meanwhile
   elementwise,  // the same with a program of operations for every element, which may take as long

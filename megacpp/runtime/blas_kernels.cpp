@@ -29,36 +29,45 @@ Vectors vectors_here() {
 #endif
 }
 
+bool is_narrow(std::string_view kernels) { return std::ranges::find(kNarrow, kernels) != kNarrow.end(); }
+
 // The library reads the variable where it picks its kernels, which it does once more when told so. It has these two
 // functions where it was built for several processors, in none of its headers.
-void pick(const std::string& kernels) {
+void pick_again(const std::vector<std::string>& wider) {
   const auto find = [](const char* name) { return reinterpret_cast<void (*)()>(::dlsym(RTLD_DEFAULT, name)); };
-  const auto forget = find("gotoblas_dynamic_quit"), pick_again = find("gotoblas_dynamic_init");
-  if (forget == nullptr || pick_again == nullptr) return;
-  ::setenv(kVariable, kernels.c_str(), 1);
-  forget();
-  pick_again();
+  const auto forget = find("gotoblas_dynamic_quit"), pick = find("gotoblas_dynamic_init");
+  if (forget == nullptr || pick == nullptr) return;
+  for (const std::string& kernels : wider) {
+    ::setenv(kVariable, kernels.c_str(), 1);
+    forget();
+    pick();
+    if (!is_narrow(::openblas_get_corename())) break;
+  }
   ::unsetenv(kVariable);  // programs that we start see what the user set
 }
 
-bool pick_wider() {
-  if (std::getenv(kVariable) != nullptr) return false;
-  const std::optional<std::string> wider = wider_kernels(::openblas_get_corename(), vectors_here());
-  if (wider) pick(*wider);
-  return wider.has_value();
+std::string pick_kernels() {
+  if (std::getenv(kVariable) == nullptr) {
+    const std::vector<std::string> wider = wider_kernels(::openblas_get_corename(), vectors_here());
+    if (!wider.empty()) pick_again(wider);
+  }
+  return ::openblas_get_corename();
 }
 
 }  // namespace
 
-std::optional<std::string> wider_kernels(std::string_view taken, const Vectors& vectors) {
-  if (!vectors.avx2 || std::ranges::find(kNarrow, taken) == kNarrow.end()) return std::nullopt;
-  if (vectors.avx512_bf16) return "Cooperlake";
-  return vectors.avx512 ? "SkylakeX" : "Haswell";
+std::vector<std::string> wider_kernels(std::string_view taken, const Vectors& vectors) {
+  std::vector<std::string> wider;
+  if (!vectors.avx2 || !is_narrow(taken)) return wider;
+  if (vectors.avx512_bf16) wider.emplace_back("Cooperlake");
+  if (vectors.avx512) wider.emplace_back("SkylakeX");
+  wider.emplace_back("Haswell");
+  return wider;
 }
 
 std::string blas_kernels() {
-  [[maybe_unused]] static const bool is_picked = pick_wider();
-  return ::openblas_get_corename();
+  static const std::string kPicked = pick_kernels();
+  return kPicked;
 }
 
 }  // namespace megacpp::runtime

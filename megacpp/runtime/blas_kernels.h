@@ -4,9 +4,9 @@
 // instructions decide. OPENBLAS_CORETYPE, where the user has set it, is left alone.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace megacpp::runtime {
 
@@ -17,12 +17,12 @@ struct Vectors {
   bool avx512_bf16 = false;  // and these
 };
 
-/// The kernels to take in place of those that OpenBLAS took, by its names for them; nothing where these use the
-/// processor's vectors.
-std::optional<std::string> wider_kernels(std::string_view taken, const Vectors& vectors);
+/// The kernels to take in place of those that OpenBLAS took, by its names for them, best first: not every version has
+/// all. None where it took such as use the processor's vectors.
+std::vector<std::string> wider_kernels(std::string_view taken, const Vectors& vectors);
 
-/// "Cooperlake", "neoversen1". The first call picks them, and is before the first product and the first thread that
-/// multiplies (PackingBuffers).
+/// "Cooperlake", "neoversen1". The first call picks them, and stands before the first product; it sets a variable of
+/// the environment for a moment, so programs make it before they start threads.
 std::string blas_kernels();
 
 }  // namespace megacpp::runtime

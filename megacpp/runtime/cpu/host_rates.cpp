@@ -43,6 +43,18 @@ void write(const hw::HostRates& rates, const std::filesystem::path& file) {
   base::write_file_atomically(file, base::to_text(hw::to_json(rates)) + "\n");
 }
 
+// Earlier versions did not measure all of them. As in chip files, less than one a second divides to no usable time;
+// what takes no time that could be told is 0.
+bool is_plausible(const hw::HostRates& rates) {
+  constexpr double kLongestLaunch = 0.1;  // seconds
+  const auto needed = {rates.matrix_flops, rates.ssd_flops, rates.elementwise_per_second, rates.bytes_per_second};
+  const auto optional = {rates.product_bytes_per_second, rates.scores.exponentials, rates.scores.rows,
+                         rates.score_grads.exponentials, rates.score_grads.rows};
+  return std::ranges::min(needed) >= 1 &&
+         std::ranges::all_of(optional, [](double rate) { return rate == 0 || rate >= 1; }) &&
+         rates.launch_seconds >= 0 && rates.launch_seconds <= kLongestLaunch;
+}
+
 /// What is kept of this very machine; nothing where the file is missing, damaged or another's.
 std::optional<hw::HostRates> read(const std::filesystem::path& file) {
   std::error_code ignored;
@@ -52,10 +64,7 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
     rates.memory = memory_bytes();  // a container's limit may have changed
     const bool is_ours = rates.processor == this_processor().name() && rates.cores == available_threads() &&
                          rates.kernels == blas_kernels();
-    // Earlier versions did not measure all of them. As in chip files, less than one a second divides to no usable time.
-    const auto measured = {rates.matrix_flops, rates.ssd_flops, rates.elementwise_per_second, rates.bytes_per_second};
-    const bool is_plausible = std::ranges::min(measured) >= 1;
-    return is_ours && is_plausible ? std::optional(rates) : std::nullopt;
+    return is_ours && is_plausible(rates) ? std::optional(rates) : std::nullopt;
   } catch (const base::Error&) {
     return std::nullopt;
   }

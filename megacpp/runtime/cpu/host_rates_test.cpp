@@ -106,13 +106,21 @@ TEST_F(HostRatesTest, WhatAnEarlierVersionDidNotMeasureIsMeasured) {
 
 TEST_F(HostRatesTest, RatesThatWouldDivideToInfinityAreMeasuredAgain) {
   const base::Json sound = hw::to_json(host_rates(file_, quick_rates));
-  for (const char* rate : {"matrix_flops", "elementwise_per_second", "bytes_per_second"}) {
+  for (const char* rate : {"matrix_flops", "product_bytes_per_second", "exponentials_per_second",
+                           "grad_score_rows_per_second", "ssd_flops", "elementwise_per_second", "bytes_per_second"}) {
     ASSERT_TRUE(sound.contains(rate));
-    base::Json slow = sound;
-    slow[rate] = 1e-300;
-    base::write_file_atomically(file_, base::to_text(slow));
-    const hw::HostRates rates = host_rates(file_, quick_rates);
-    EXPECT_GE(std::min({rates.matrix_flops, rates.elementwise_per_second, rates.bytes_per_second}), 1) << rate;
+    for (const double damaged : {1e-300, -1.0}) {
+      base::Json slow = sound;
+      slow[rate] = damaged;
+      base::write_file_atomically(file_, base::to_text(slow));
+      EXPECT_GE(hw::to_json(host_rates(file_, quick_rates))[rate].get<double>(), 1) << rate;
+    }
+  }
+  for (const double damaged : {-1.0, 1e9}) {
+    base::Json late = sound;
+    late["launch_seconds"] = damaged;
+    base::write_file_atomically(file_, base::to_text(late));
+    EXPECT_EQ(host_rates(file_, quick_rates).launch_seconds, 0) << "as quick_rates() has it";
   }
 }
 

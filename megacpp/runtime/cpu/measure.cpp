@@ -36,6 +36,7 @@ constexpr int64_t kCopied = int64_t{64} << 20;  // bytes: beyond the last cache
 constexpr int64_t kBriefSequence = 128, kSequence = 1024;
 constexpr int64_t kHead = 64;  // of attention and of state-space products
 constexpr int64_t kHeads = 4, kChunk = 64, kSsdSequence = 256;
+constexpr int kMostThreads = 32;      // that shapes grow for: with these all kinds take a gigabyte
 constexpr double kLeastShare = 0.01;  // of a kind's time, that is not the work it is made of
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -43,6 +44,8 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 /// A kind of work, and what a run of it took in each turn.
 struct Timed {
   explicit Timed(std::function<void()> work) : run(std::move(work)) { run(); }  // warms caches and threads
+  Timed(const Timed&) = delete;  // the work reads the object that this is part of
+  Timed& operator=(const Timed&) = delete;
   void take_turn(double for_seconds) {
     const auto start = Clock::now();
     int runs = 0;
@@ -50,11 +53,11 @@ struct Timed {
     for (; spent < for_seconds; spent = seconds_since(start), ++runs) run();
     turns.push_back(spent / runs);
   }
-  /// Of an even number of turns that below the middle.
   double median() const {
+    static_assert(kTurns % 2 == 1);
     std::vector<double> sorted = turns;
     std::ranges::sort(sorted);
-    return sorted[(sorted.size() - 1) / 2];
+    return sorted[kTurns / 2];
   }
 
   std::function<void()> run;
@@ -85,18 +88,21 @@ struct Product {
   Gemm gemm;
 };
 
+/// Seconds that work takes beside another part of it.
+double beside(double seconds, double part) { return std::max(seconds - part, kLeastShare * seconds); }
+
 /// A kind of work that was timed in two forms, and how much of each of two things the forms have.
 struct Form {
   double first, second, seconds;
 };
-/// What one of either thing takes, none less than nothing.
+/// What one of either thing takes: the first something, the second no less than nothing.
 struct Prices {
   double first, second;
 };
 Prices prices(const Form& a, const Form& b) {
   const double part = b.first / a.first;
   const double second = std::max(0.0, (b.seconds - part * a.seconds) / (b.second - part * a.second));
-  return {.first = std::max(0.0, a.seconds - second * a.second) / a.first, .second = second};
+  return {.first = beside(a.seconds, second * a.second) / a.first, .second = second};
 }
 
 double rate_of(double price) { return price > 0 ? 1 / price : 0; }
@@ -141,6 +147,8 @@ class LoneNode {
   std::byte* workspace_ = nullptr;
 };
 
+int64_t threads_of(const base::ThreadPool& pool) { return std::min(pool.size(), kMostThreads); }
+
 /// Large enough that the pool's threads are busy for a while.
 int64_t side_of_large_product(base::ThreadPool& pool) {
   for (int64_t side = kSmallestProduct;; side *= 2) {
@@ -165,8 +173,8 @@ struct LargeProduct {
 /// Of a narrow block: its product with a batch of tokens, and the gradient of its weight.
 struct NarrowProducts {
   explicit NarrowProducts(base::ThreadPool& pool)
-      : forward(kRowsPerThread * pool.size(), kNarrow, kNarrow),
-        weight(kNarrow, kNarrow, kRowsPerThread * pool.size()),
+      : forward(kRowsPerThread * threads_of(pool), kNarrow, kNarrow),
+        weight(kNarrow, kNarrow, kRowsPerThread * threads_of(pool)),
         timed([&] {
           parallel_gemm(forward.gemm, pool);
           parallel_gemm(weight.gemm, pool);
@@ -209,7 +217,7 @@ struct Nodes {
 
 /// `attention`, or its gradient, of a few long sequences or of more that are short.
 LoneNodes attention(std::string_view op, int64_t sequence, base::ThreadPool& pool) {
-  const int64_t batch = pool.size() * std::max<int64_t>(1, kSequence / sequence);
+  const int64_t batch = threads_of(pool) * std::max<int64_t>(1, kSequence / sequence);
   const ir::TensorType q = f32({batch, sequence, kHeads, kHead}), k = f32({batch, sequence, kHeads / 2, kHead}),
                        lse = f32({batch, kHeads, sequence});
   const ops::Types operands = op == "attention" ? ops::Types{q, k, k} : ops::Types{q, k, k, q, lse, q};
@@ -220,7 +228,7 @@ LoneNodes attention(std::string_view op, int64_t sequence, base::ThreadPool& poo
 
 /// Of narrow and of wide heads, whose products reach less and more.
 LoneNodes state_space(base::ThreadPool& pool) {
-  const int64_t batch = 2 * pool.size();
+  const int64_t batch = 2 * threads_of(pool);
   const ir::TensorType dt = f32({batch, kSsdSequence, kHeads}), a = f32({kHeads});
   const ir::Attrs attrs = {{"chunk", kChunk}};
   LoneNodes nodes;
@@ -270,9 +278,6 @@ struct Launches {
   explicit Launches(base::ThreadPool& pool) : timed([&] { pool.run([](int) {}); }) {}
   Timed timed;
 };
-
-/// Seconds that work takes beside another part of it.
-double beside(double seconds, double part) { return std::max(seconds - part, kLeastShare * seconds); }
 
 /// Of attention, or its gradient.
 struct Attention {

@@ -19,10 +19,13 @@ struct Plan {
   Transposer to_front;
   int64_t inner = 1, kept = 1, reduced = 1;
   int64_t blocks = 1;     // of the rows, each summed by itself
+  int64_t part = 0;       // floats from the sums of a block to those of the next
   int64_t folded_at = 0;  // floats into the workspace
-  int64_t blocks_at = 0;  //
+  int64_t parts_at = 0;   //
   bool sum = true;
 };
+
+constexpr int64_t kColumns = 64;  // that a thread adds at least
 
 void fold_rows(const Plan& plan, const float* x, float* y, base::ThreadPool& pool) {
   pool.parallel_for(plan.reduced * plan.kept, std::max<int64_t>(1, 8192 / std::max<int64_t>(1, plan.inner)),
@@ -34,20 +37,34 @@ void fold_rows(const Plan& plan, const float* x, float* y, base::ThreadPool& poo
                     });
 }
 
-void add_rows(const Plan& plan, const float* x, int64_t begin, int64_t end, float* y) {
-  row_fill(plan.sum ? 0.0F : -std::numeric_limits<float>::infinity(), y, plan.kept);
-  for (int64_t row = begin; row < end; ++row) (plan.sum ? row_add : row_max)(y, x + row * plan.kept, y, plan.kept);
+/// From row `begin` to row `end`, `stride` apart.
+struct Rows {
+  const float* x;
+  int64_t stride, begin, end;
+};
+
+void add_rows(const Plan& plan, const Rows& rows, int64_t column, int64_t columns, float* y) {
+  row_fill(plan.sum ? 0.0F : -std::numeric_limits<float>::infinity(), y, columns);
+  for (int64_t row = rows.begin; row < rows.end; ++row)
+    (plan.sum ? row_add : row_max)(y, rows.x + row * rows.stride + column, y, columns);
 }
 
-// How rows are cut into blocks depends on their number alone, so the order of additions on no thread.
-void fold_columns(const Plan& plan, const float* x, const KernelArgs& args) {
-  if (plan.blocks == 1) return add_rows(plan, x, 0, plan.reduced, args.out(0));
-  float* const parts = args.scratch() + plan.blocks_at;
-  args.pool.for_each(plan.blocks, [&](int64_t block, int) {
-    add_rows(plan, x, plan.reduced * block / plan.blocks, plan.reduced * (block + 1) / plan.blocks,
-             parts + block * plan.kept);
+void add_all_rows(const Plan& plan, const Rows& rows, const KernelArgs& args) {
+  args.pool.parallel_for(plan.kept, kColumns, [&](int64_t begin, int64_t end, int) {
+    add_rows(plan, rows, begin, end - begin, args.out(0) + begin);
   });
-  add_rows(plan, parts, 0, plan.blocks, args.out(0));
+}
+
+// How rows are cut into blocks depends on their number alone, and threads own columns of a block: so the order of
+// additions depends on no thread.
+void fold_columns(const Plan& plan, const float* x, const KernelArgs& args) {
+  if (plan.blocks == 1) return add_all_rows(plan, {x, plan.kept, 0, plan.reduced}, args);
+  float* const parts = args.scratch() + plan.parts_at;
+  args.pool.for_each(plan.blocks, [&](int64_t block, int) {
+    const Rows rows{x, plan.kept, plan.reduced * block / plan.blocks, plan.reduced * (block + 1) / plan.blocks};
+    add_rows(plan, rows, 0, plan.kept, parts + block * plan.part);
+  });
+  add_all_rows(plan, {parts, plan.part, 0, plan.blocks}, args);
 }
 
 void run_reduce(const Plan& plan, const KernelArgs& args) {
@@ -66,7 +83,7 @@ void run_reduce(const Plan& plan, const KernelArgs& args) {
 }
 
 Prepared prepare_reduce(const ops::NodeView& view, int) {
-  constexpr int64_t kRowsOfBlock = 64, kMostBlocks = 32;
+  constexpr int64_t kRowsOfBlock = 64, kMostBlocks = 32, kLine = 16;  // floats in 64 bytes, which no two threads write
   const ir::TensorType& type = view.operands[0];
   const auto& dims = view.attrs.list("dims");
   const auto is_reduced = [&](int64_t d) { return std::ranges::find(dims, d) != dims.end(); };
@@ -81,14 +98,15 @@ Prepared prepare_reduce(const ops::NodeView& view, int) {
   order.insert(order.end(), inner.begin(), inner.end());
   plan.sum = view.attrs.text("kind") == "sum";
   plan.blocks = std::clamp<int64_t>(plan.reduced / kRowsOfBlock, 1, kMostBlocks);
-  plan.needs_copy = !std::ranges::is_sorted(order);
+  plan.part = (plan.kept + kLine - 1) / kLine * kLine;
+  plan.needs_copy = type.elements() > 0 && !std::ranges::is_sorted(order);
   ScratchPlan scratch;
   if (plan.needs_copy) {
     plan.to_front = Transposer(type.shape, order);
     scratch.book(type.elements());
   }
   if (plan.inner != 1) plan.folded_at = scratch.book(plan.reduced * plan.kept);
-  if (plan.blocks > 1) plan.blocks_at = scratch.book(plan.blocks * plan.kept);
+  if (plan.blocks > 1) plan.parts_at = scratch.book(plan.blocks * plan.part);
   return {.run = [plan](const KernelArgs& args) { run_reduce(plan, args); }, .workspace_bytes = scratch.bytes()};
 }
 
