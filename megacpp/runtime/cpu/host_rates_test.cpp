@@ -51,9 +51,11 @@ class HostRatesTest : public testing::Test {
 TEST_F(HostRatesTest, MeasuringIsQuickAndPlausible) {
   const auto start = std::chrono::steady_clock::now();
   const hw::HostRates rates = measure_host_rates();
-#ifndef __SANITIZE_ADDRESS__  // under which kernels are tens of times slower
-  // Twice the promise, for machines that are busy with other tests.
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 4.0);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+#ifdef __SANITIZE_ADDRESS__  // kernels are tens of times slower
+  EXPECT_LT(seconds, 120.0);
+#else  // twice the promise, for machines that are busy with other tests
+  EXPECT_LT(seconds, 4.0);
 #endif
   EXPECT_EQ(rates.cores, available_threads());
   EXPECT_GT(rates.matrix_flops, 1e8);
