@@ -64,6 +64,24 @@ int64_t folded_dims(const ops::TileProgram& program) {
   return folded;
 }
 
+// The first n elements of a tensor of any dtype.
+void load_row(const std::byte* from, ir::DType dtype, float* to, int64_t n) {
+  switch (dtype) {
+    case ir::DType::f32:
+      std::copy_n(reinterpret_cast<const float*>(from), n, to);
+      break;
+    case ir::DType::bf16:
+      row_from_bf16(reinterpret_cast<const uint16_t*>(from), to, n);
+      break;
+    case ir::DType::i32:
+      row_from_i32(reinterpret_cast<const int32_t*>(from), to, n);
+      break;
+    case ir::DType::pred:
+      row_from_pred(reinterpret_cast<const uint8_t*>(from), to, n);
+      break;
+  }
+}
+
 // Elements [at, at + n) of a result of any dtype.
 void store_row(const float* from, ir::DType dtype, std::byte* result, int64_t at, int64_t n) {
   switch (dtype) {
@@ -98,13 +116,14 @@ TileMachine::TileMachine(const ops::NodeView& view, int threads) {
   merge_dims(view.attrs.list("shape"), program, view);
   mark_direct_outputs();
   assign_slots();
+  group_short_rows();
   // Enough blocks for any number of threads when a single row must be shared, and never tiny ones.
   constexpr int64_t kBlocks = 64, kTilesPerBlock = 8;
-  blocks_ = folds_.empty()
+  blocks_ = folds_.empty() || has_groups()
                 ? std::max<int64_t>(1, tiles_ / kTilesPerBlock)
                 : std::clamp<int64_t>(tiles_ / kTilesPerBlock, 1, std::max<int64_t>(1, kBlocks / kept_rows_));
   slot_bytes_ = static_cast<int64_t>(slots_) * kTile * 4;
-  const int64_t partial_bytes = kept_rows_ * blocks_ * static_cast<int64_t>(folds_.size()) * 4;
+  const int64_t partial_bytes = has_groups() ? 0 : kept_rows_ * blocks_ * static_cast<int64_t>(folds_.size()) * 4;
   workspace_bytes_ = slot_bytes_ * threads + partial_bytes;
 }
 
@@ -213,8 +232,24 @@ void TileMachine::merge_dims(const ir::Shape& shape, const ops::TileProgram& pro
     for (int64_t d = 0; d < kept; ++d) kept_rows_ *= shape[static_cast<size_t>(d)];
   }
   tiles_per_row_ = (dims_.back() + kTile - 1) / kTile;
-  const int64_t rows = dims_.back() == 0 ? 0 : total / dims_.back();
-  tiles_ = kept_rows_ == 0 ? 0 : rows * tiles_per_row_ / kept_rows_;
+  rows_ = dims_.back() == 0 ? 0 : total / dims_.back();
+  tiles_ = kept_rows_ == 0 ? 0 : rows_ * tiles_per_row_ / kept_rows_;
+}
+
+// An instruction takes as long for two elements as for a hundred, so short rows share a tile: where nothing folds, or
+// where each row folds to one element by itself.
+void TileMachine::group_short_rows() {
+  const bool folds_alone = kept_rows_ == rows_ && tiles_ == 1;
+  if (rows_ < 2 || dims_.back() < 2 || 2 * dims_.back() > kTile || (!folds_.empty() && !folds_alone)) return;
+  rows_per_tile_ = kTile / dims_.back();
+  tiles_ = (rows_ + rows_per_tile_ - 1) / rows_per_tile_;
+  kept_rows_ = 1;
+  for (Input& input : inputs_) {
+    int64_t dense = 1;
+    input.is_dense = true;
+    for (size_t d = dims_.size(); d-- > 0; dense *= dims_[d])
+      input.is_dense = input.is_dense && (dims_[d] == 1 || input.strides[d] == dense);
+  }
 }
 
 // A step may write an output's memory while later steps run only if none of them reads an input any more: the output
@@ -265,55 +300,92 @@ void TileMachine::assign_slots() {
 void TileMachine::run(const KernelArgs& args) const {
   float* partials = args.scratch(slot_bytes_ * args.pool.size());
   constexpr int64_t kGrainElements = 4096;  // less is not worth waking a thread for
-  const int64_t block_elements = std::max<int64_t>(1, tiles_ / blocks_ * std::min(kTile, dims_.back()));
+  const int64_t tile_elements = std::min(kTile, rows_per_tile_ * dims_.back());
+  const int64_t block_elements = std::max<int64_t>(1, tiles_ / blocks_ * tile_elements);
   const int64_t grain = std::max<int64_t>(1, kGrainElements / block_elements);
   args.pool.parallel_for(kept_rows_ * blocks_, grain, [&](int64_t begin, int64_t end, int worker) {
+    float* const slots = args.scratch(slot_bytes_ * worker);
     for (int64_t block = begin; block < end; ++block)
-      run_block(args, block, args.scratch(slot_bytes_ * worker), partials);
+      has_groups() ? run_grouped_block(args, block, slots) : run_block(args, block, slots, partials);
   });
-  if (!folds_.empty()) combine(args, partials);
+  if (!folds_.empty() && !has_groups()) combine(args, partials);
+}
+
+TileMachine::Cursor TileMachine::cursor_at(int64_t row) const {
+  Cursor cursor;
+  cursor.row = row;
+  for (size_t d = dims_.size() - 1; d-- > 0;) {
+    cursor.index[d] = row % dims_[d];
+    row /= dims_[d];
+    for (size_t i = 0; i < inputs_.size(); ++i) cursor.offset[i] += cursor.index[d] * inputs_[i].strides[d];
+  }
+  return cursor;
+}
+
+void TileMachine::next_row(Cursor& cursor) const {
+  ++cursor.row;
+  for (size_t d = dims_.size() - 1; d-- > 0;) {
+    ++cursor.index[d];
+    for (size_t i = 0; i < inputs_.size(); ++i) cursor.offset[i] += inputs_[i].strides[d];
+    if (cursor.index[d] < dims_[d]) break;
+    for (size_t i = 0; i < inputs_.size(); ++i) cursor.offset[i] -= inputs_[i].strides[d] * dims_[d];
+    cursor.index[d] = 0;
+  }
+}
+
+void TileMachine::fill_constants(int64_t n, float* slots, const float** regs) const {
+  for (const Constant& constant : constants_) {
+    row_fill(constant.value, slot(slots, constant.reg), n);
+    regs[constant.reg] = slot(slots, constant.reg);
+  }
 }
 
 void TileMachine::run_block(const KernelArgs& args, int64_t block, float* slots, float* partials) const {
   const int64_t kept_row = block / blocks_, part = block % blocks_;
   const int64_t begin = kept_row * tiles_ + tiles_ * part / blocks_,
                 end = kept_row * tiles_ + tiles_ * (part + 1) / blocks_;
-  const int64_t longest = std::min(kTile, dims_.back());
-  for (const Constant& constant : constants_) row_fill(constant.value, slot(slots, constant.reg), longest);
+  std::array<const float*, kMaxRegisters> regs;
+  fill_constants(std::min(kTile, dims_.back()), slots, regs.data());
   float* partial = partials + block * static_cast<int64_t>(folds_.size());
   for (size_t f = 0; f < folds_.size(); ++f)
     partial[f] = folds_[f].sum ? 0.0F : -std::numeric_limits<float>::infinity();
 
-  Cursor cursor;
-  cursor.row = begin / tiles_per_row_;
+  Cursor cursor = cursor_at(begin / tiles_per_row_);
   cursor.column = begin % tiles_per_row_ * kTile;
-  int64_t rest = cursor.row;
-  for (size_t d = dims_.size() - 1; d-- > 0;) {
-    cursor.index[d] = rest % dims_[d];
-    rest /= dims_[d];
-    for (size_t i = 0; i < inputs_.size(); ++i) cursor.offset[i] += cursor.index[d] * inputs_[i].strides[d];
-  }
-  std::array<const float*, kMaxRegisters> regs;
   for (int64_t tile = begin; tile < end; ++tile) {
-    const int64_t n = std::min(kTile, dims_.back() - cursor.column);
+    const int64_t n = std::min(kTile, dims_.back() - cursor.column), at = cursor.row * dims_.back() + cursor.column;
     load_inputs(args, cursor, n, slots, regs.data());
-    execute(args, cursor, n, slots, regs.data());
+    execute(args, at, n, slots, regs.data());
     for (size_t f = 0; f < folds_.size(); ++f) {
       const float* values = regs[static_cast<size_t>(folds_[f].reg)];
       partial[f] = folds_[f].sum ? partial[f] + row_sum(values, n) : std::max(partial[f], row_max_value(values, n));
     }
-    store(args, cursor, n, regs.data());  // last: it may overwrite an input
+    store(args, at, n, regs.data());  // last: it may overwrite an input
     cursor.column += kTile;
     if (cursor.column < dims_.back()) continue;
     cursor.column = 0;
-    ++cursor.row;
-    for (size_t d = dims_.size() - 1; d-- > 0;) {
-      ++cursor.index[d];
-      for (size_t i = 0; i < inputs_.size(); ++i) cursor.offset[i] += inputs_[i].strides[d];
-      if (cursor.index[d] < dims_[d]) break;
-      for (size_t i = 0; i < inputs_.size(); ++i) cursor.offset[i] -= inputs_[i].strides[d] * dims_[d];
-      cursor.index[d] = 0;
+    next_row(cursor);
+  }
+}
+
+void TileMachine::run_grouped_block(const KernelArgs& args, int64_t block, float* slots) const {
+  const int64_t begin = tiles_ * block / blocks_ * rows_per_tile_,
+                end = std::min(rows_, tiles_ * (block + 1) / blocks_ * rows_per_tile_), width = dims_.back();
+  std::array<const float*, kMaxRegisters> regs;
+  fill_constants(rows_per_tile_ * width, slots, regs.data());
+  Cursor cursor = cursor_at(begin);
+  while (cursor.row < end) {
+    const int64_t first = cursor.row, rows = std::min(rows_per_tile_, end - first), n = rows * width;
+    load_grouped_inputs(args, cursor, rows, slots, regs.data());
+    execute(args, first * width, n, slots, regs.data());
+    for (const Fold& fold : folds_) {
+      const float* values = regs[static_cast<size_t>(fold.reg)];
+      for (int64_t row = 0; row < rows; ++row, values += width) {
+        const float value = fold.sum ? row_sum(values, width) : row_max_value(values, width);
+        store_row(&value, fold.dtype, args.results[fold.output], first + row, 1);
+      }
     }
+    store(args, first * width, n, regs.data());
   }
 }
 
@@ -328,33 +400,39 @@ void TileMachine::load_inputs(const KernelArgs& args, const Cursor& cursor, int6
       continue;
     }
     float* to = slot(slots, input.reg);
-    const int64_t count = repeats ? 1 : n;
-    switch (input.dtype) {
-      case ir::DType::f32:
-        to[0] = *reinterpret_cast<const float*>(from);
-        break;
-      case ir::DType::bf16:
-        row_from_bf16(reinterpret_cast<const uint16_t*>(from), to, count);
-        break;
-      case ir::DType::i32:
-        row_from_i32(reinterpret_cast<const int32_t*>(from), to, count);
-        break;
-      case ir::DType::pred:
-        row_from_pred(reinterpret_cast<const uint8_t*>(from), to, count);
-        break;
-    }
+    load_row(from, input.dtype, to, repeats ? 1 : n);
     if (repeats) row_fill(to[0], to, n);
     regs[input.reg] = to;
   }
-  for (const Constant& constant : constants_) regs[constant.reg] = slot(slots, constant.reg);
 }
 
-void TileMachine::execute(const KernelArgs& args, const Cursor& cursor, int64_t n, float* slots,
-                          const float** regs) const {
+// Rows that follow each other are read where they are, or converted at once; others are put together in the slot. The
+// cursor moves behind them.
+void TileMachine::load_grouped_inputs(const KernelArgs& args, Cursor& cursor, int64_t rows, float* slots,
+                                      const float** regs) const {
+  const int64_t width = dims_.back();
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Input& input = inputs_[i];
+    const std::byte* from = args.operands[i] + cursor.offset[i] * input.element_bytes;
+    const bool is_there = input.is_dense && input.dtype == ir::DType::f32;
+    regs[input.reg] = is_there ? reinterpret_cast<const float*>(from) : slot(slots, input.reg);
+    if (input.is_dense && !is_there) load_row(from, input.dtype, slot(slots, input.reg), rows * width);
+  }
+  for (int64_t row = 0; row < rows; ++row, next_row(cursor))
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const Input& input = inputs_[i];
+      if (input.is_dense) continue;
+      const bool repeats = input.strides.back() == 0;
+      float* const to = slot(slots, input.reg) + row * width;
+      load_row(args.operands[i] + cursor.offset[i] * input.element_bytes, input.dtype, to, repeats ? 1 : width);
+      if (repeats) std::fill_n(to + 1, width - 1, to[0]);
+    }
+}
+
+void TileMachine::execute(const KernelArgs& args, int64_t at, int64_t n, float* slots, const float** regs) const {
   for (const Step& step : steps_) {
-    float* to = step.direct_output >= 0
-                    ? args.out(static_cast<size_t>(step.direct_output)) + cursor.row * dims_.back() + cursor.column
-                    : slot(slots, step.reg);
+    float* to =
+        step.direct_output >= 0 ? args.out(static_cast<size_t>(step.direct_output)) + at : slot(slots, step.reg);
     const float *a = regs[step.args[0]], *b = regs[step.args[1]];
     switch (step.kind) {
       case Step::Kind::unary:
@@ -377,8 +455,7 @@ void TileMachine::execute(const KernelArgs& args, const Cursor& cursor, int64_t 
   }
 }
 
-void TileMachine::store(const KernelArgs& args, const Cursor& cursor, int64_t n, const float** regs) const {
-  const int64_t at = cursor.row * dims_.back() + cursor.column;
+void TileMachine::store(const KernelArgs& args, int64_t at, int64_t n, const float** regs) const {
   for (const Store& out : stores_)
     if (!out.is_direct) store_row(regs[out.reg], out.dtype, args.results[out.output], at, n);
 }

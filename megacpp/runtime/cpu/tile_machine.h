@@ -35,6 +35,7 @@ class TileMachine {
     ir::DType dtype;
     int64_t element_bytes;
     std::vector<int64_t> strides;  // elements, per merged dimension
+    bool is_dense = false;         // rows follow each other as those of results do
   };
   struct Constant {
     int reg;
@@ -69,12 +70,20 @@ class TileMachine {
   void merge_dims(const ir::Shape& shape, const ops::TileProgram& program, const ops::NodeView& view);
   void mark_direct_outputs();
   void assign_slots();
+  void group_short_rows();
 
   struct Cursor;
+  Cursor cursor_at(int64_t row) const;
+  void next_row(Cursor& cursor) const;
+  bool has_groups() const { return rows_per_tile_ > 1; }
   void run_block(const KernelArgs& args, int64_t block, float* slots, float* partials) const;
+  void run_grouped_block(const KernelArgs& args, int64_t block, float* slots) const;
   void load_inputs(const KernelArgs& args, const Cursor& cursor, int64_t n, float* slots, const float** regs) const;
-  void execute(const KernelArgs& args, const Cursor& cursor, int64_t n, float* slots, const float** regs) const;
-  void store(const KernelArgs& args, const Cursor& cursor, int64_t n, const float** regs) const;
+  void load_grouped_inputs(const KernelArgs& args, Cursor& cursor, int64_t rows, float* slots,
+                           const float** regs) const;
+  void execute(const KernelArgs& args, int64_t at, int64_t n, float* slots, const float** regs) const;
+  void store(const KernelArgs& args, int64_t at, int64_t n, const float** regs) const;
+  void fill_constants(int64_t n, float* slots, const float** regs) const;
   void combine(const KernelArgs& args, const float* partials) const;
   float* slot(float* slots, int reg) const {
     return slots + static_cast<int64_t>(slot_of_[static_cast<size_t>(reg)]) * kTile;
@@ -93,6 +102,8 @@ class TileMachine {
   int64_t kept_rows_ = 1;      // iterations of the dimensions that no fold removes
   int64_t tiles_ = 0;          // tiles of one kept row (of everything when nothing folds)
   int64_t tiles_per_row_ = 0;  // tiles along the last dimension
+  int64_t rows_per_tile_ = 1;  // more where rows are short, and none is shared by tiles
+  int64_t rows_ = 0;           // of all dimensions but the last
   int64_t blocks_ = 1;         // per kept row; fixed by the shape alone
   int64_t workspace_bytes_ = 0;
   int64_t slot_bytes_ = 0;  // per thread

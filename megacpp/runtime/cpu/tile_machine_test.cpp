@@ -78,16 +78,22 @@ TEST(TileMachineTest, ElementwiseOverSizesAroundTheTile) {
 }
 
 TEST(TileMachineTest, BroadcastsAlongEveryDimension) {
-  const ir::Shape shape = {3, 5, 70};
-  const std::vector<std::pair<std::string, ir::Shape>> maps = {
-      {"in()", {}},        {"in(0)", {3}},       {"in(1)", {5}},       {"in(2)", {70}},
-      {"in(0,1)", {3, 5}}, {"in(0,2)", {3, 70}}, {"in(1,2)", {5, 70}}, {"in(0,1,2)", {3, 5, 70}}};
-  for (const auto& [map, operand] : maps)
-    for (const ir::DType dtype : {kF32, kBf16, kI32, kPred})
-      expect_reference({shape,
-                        "in(0,1,2) " + map + " add(%0,%1) out(%2) sum(%2;1) max(%2;1)",
-                        "f32 f32 f32",
-                        {{kF32, shape}, {dtype, operand}}});
+  // Rows that fill tiles, and rows of which many share one.
+  for (const ir::Shape& shape :
+       {ir::Shape{3, 5, 70}, ir::Shape{3, 5, 700}, ir::Shape{30, 90, 2}, ir::Shape{7, 130, 3}}) {
+    const int64_t a = shape[0], b = shape[1], c = shape[2];
+    const std::vector<std::pair<std::string, ir::Shape>> maps = {
+        {"in()", {}},        {"in(0)", {a}},      {"in(1)", {b}},      {"in(2)", {c}},
+        {"in(0,1)", {a, b}}, {"in(0,2)", {a, c}}, {"in(1,2)", {b, c}}, {"in(0,1,2)", {a, b, c}}};
+    for (const auto& [map, operand] : maps)
+      for (const ir::DType dtype : {kF32, kBf16, kI32, kPred}) {
+        const std::string program = "in(0,1,2) " + map + " add(%0,%1) out(%2)";
+        const ops::Types operands = {{kF32, shape}, {dtype, operand}};
+        expect_reference({shape, program, "f32", operands});
+        expect_reference({shape, program + " sum(%2;1) max(%2;1)", "f32 f32 f32", operands});
+        expect_reference({shape, program + " sum(%2;2)", "f32 f32", operands}, 2e-5);
+      }
+  }
 }
 
 TEST(TileMachineTest, FoldsOneAndAllDimensions) {
@@ -109,17 +115,23 @@ TEST(TileMachineTest, ResultsOfEveryDtype) {
 }
 
 TEST(TileMachineTest, ResultMayLieOnAnOperandThatIsStillFoldedOrStored) {
-  const ir::Shape shape = {5, 700};
-  const ops::Types operands = {{kF32, shape}, {kF32, shape}};
-  for (const int operand : {0, 1}) {
-    expect_reference({shape, "in(0,1) in(0,1) mul(%0,%1) add(%2,%0) out(%3)", "f32", operands}, 1e-5, operand);
-    expect_reference({shape, "in(0,1) in(0,1) add(%0,%1) out(%2) sum(%0;1) max(%1;1)", "f32 f32 f32", operands}, 1e-5,
-                     operand);
-    expect_reference({shape, "in(0,1) in(0,1) add(%0,%1) mul(%0,%1) out(%2) out(%3)", "f32 f32", operands}, 1e-5,
-                     operand);
-    expect_reference({shape, "in(0,1) in(0,1) mul(%0,%1) neg(%2) out(%3) out(%2) sum(%3;1)", "f32 f32 f32", operands},
-                     1e-5, operand);
-  }
+  for (const ir::Shape& shape : {ir::Shape{5, 700}, ir::Shape{700, 5}})
+    for (const int operand : {0, 1}) {
+      const ops::Types operands = {{kF32, shape}, {kF32, shape}};
+      expect_reference({shape, "in(0,1) in(0,1) mul(%0,%1) add(%2,%0) out(%3)", "f32", operands}, 1e-5, operand);
+      expect_reference({shape, "in(0,1) in(0,1) add(%0,%1) out(%2) sum(%0;1) max(%1;1)", "f32 f32 f32", operands}, 1e-5,
+                       operand);
+      expect_reference({shape, "in(0,1) in(0,1) add(%0,%1) mul(%0,%1) out(%2) out(%3)", "f32 f32", operands}, 1e-5,
+                       operand);
+      expect_reference({shape, "in(0,1) in(0,1) mul(%0,%1) neg(%2) out(%3) out(%2) sum(%3;1)", "f32 f32 f32", operands},
+                       1e-5, operand);
+    }
+}
+
+TEST(TileMachineTest, SumsOfRowsMayLieOnWhatEveryRowIsGiven) {
+  for (const ir::Shape& shape : {ir::Shape{5, 700}, ir::Shape{700, 5}})
+    expect_reference({shape, "in(0,1) in(0) mul(%0,%1) sum(%2;1)", "f32", {{kF32, shape}, {kF32, {shape[0]}}}}, 2e-5,
+                     1);
 }
 
 TEST(TileMachineTest, ConstantsAloneFillTheResult) {
