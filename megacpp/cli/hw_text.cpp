@@ -114,13 +114,18 @@ std::string rates_text(const hw::HostRates& rates) {
   };
   row(fmt::format("f32 products, by OpenBLAS's kernels for {}", rates.kernels), rates.matrix_flops, "GFLOP");
   row("what products read and write beside that", rates.product_bytes_per_second, "GB");
-  row("exponentials of attention beside its products", rates.scores.exponentials, "billion");
+  table.add({"waiting for what is not near, over copies", fmt::format("{:.2f} times", rates.product_wait)});
+  row("products of attention", rates.attention_flops, "GFLOP");
+  row("exponentials of attention beside these", rates.scores.exponentials, "billion");
   row("rows of such scores beside these", rates.scores.rows, "million", 1e6);
+  row("products of its gradient", rates.attention_grad_flops, "GFLOP");
   row("exponentials of its gradient", rates.score_grads.exponentials, "billion");
   row("rows of these", rates.score_grads.rows, "million", 1e6);
   row("state-space products and their gradients", rates.ssd_flops, "GFLOP");
+  row("positions of their heads beside these", rates.ssd_positions_per_second, "million", 1e6);
   row("elementwise operations beside memory", rates.elementwise_per_second, "billion");
-  row("memory, read and written", rates.bytes_per_second, "GB");
+  for (const hw::MoveRate& move : rates.moves)
+    row(fmt::format("read and written, {} after it was", human_bytes(move.distance)), move.bytes_per_second, "GB");
   row("operations told to all cores", rates.launch_seconds > 0 ? 1 / rates.launch_seconds : 0, "million", 1e6);
   return fmt::format("{}{}, {}; measured {}\n\n{}", base::counted(rates.cores, "core"),
                      rates.processor.empty() ? "" : " of " + rates.processor, human_bytes(rates.memory), rates.date,

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "megacpp/fit/node_use.h"
 #include "megacpp/hw/chip.h"
 #include "megacpp/ops/op_def.h"
 
@@ -37,9 +39,10 @@ struct NodeTime {
   double arithmetic = 0;         // of it, the arithmetic alone
   bool arithmetic_bound = true;  // else memory traffic takes longer
 };
-/// Of an op that is work. `device` as the mesh sees it (hw::device_of).
+/// Of an op that is work. `device` as the mesh sees it (hw::device_of). Without `use` all operands and results come
+/// from memory, and all rows are in use.
 NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::NodeView& view,
-                   Compiler compiler = Compiler::ours);
+                   Compiler compiler = Compiler::ours, const std::optional<NodeUse>& use = std::nullopt);
 
 /// What so many seconds of work take where collectives run beside its first `beside` seconds: their kernels take
 /// processors and memory traffic from it.

@@ -163,6 +163,31 @@ TEST(NodeTimeTest, ElementwiseWorkComputesBesideItsTraffic) {
   EXPECT_DOUBLE_EQ(both.limit, alone.limit);
 }
 
+// Rates of products were measured near; what comes from further away takes what moving takes longer. Kernels without a
+// rate of their own work meanwhile.
+TEST(NodeTimeTest, WhatIsFurtherAwayTakesLonger) {
+  const ops::Types operands = {{ir::DType::f32, {8, 16}}, {ir::DType::f32, {16, 8}}};
+  const ops::Types results = {{ir::DType::f32, {8, 8}}};
+  const ir::Attrs attrs = {{"lhs_contract", std::vector<int64_t>{1}}, {"rhs_contract", std::vector<int64_t>{0}}};
+  hw::Chip chip = toy();
+  const auto product = [&](const NodeUse& use) {
+    return node_time(chip, ops::op_def("dot"), {operands, results, attrs}, Compiler::ours, use).seconds;
+  };
+  EXPECT_DOUBLE_EQ(product({.seconds = 2, .near = 2}), 8);
+  EXPECT_DOUBLE_EQ(product({.seconds = 5, .near = 2}), 8 + 3);
+  EXPECT_DOUBLE_EQ(product({.seconds = 5, .near = 2, .rows = 0.5}), 4 + 1.5) << "half of the rows";
+  chip.product_wait = 2;
+  EXPECT_DOUBLE_EQ(product({.seconds = 5, .near = 2}), 8 + 2 * 3);
+  const ops::Types x = {{ir::DType::f32, {64}}};
+  const auto moved = [&](const char* op, const ir::Attrs& of) {
+    return node_time(toy(), ops::op_def(op), {x, x, of}, Compiler::ours, NodeUse{.seconds = 0.125, .near = 0.0625})
+        .seconds;
+  };
+  EXPECT_DOUBLE_EQ(moved("fused", {{"program", "in(0) neg(%0) out(%1)"}, {"dtypes", "f32"}, {"shape", ir::Shape{64}}}),
+                   std::max(0.125, 64 / 256.0 + 0.0625));
+  EXPECT_DOUBLE_EQ(moved("neg", {}), 0.4) << "from memory, whatever is near";
+}
+
 // What products read and leave goes through the memory of a GPU; in a roofline, and on TPUs, it does not.
 TEST(NodeTimeTest, PartsOfStateSpaceProductsGoThroughMemoryWhereXlaRunsThem) {
   const ir::TensorType x{ir::DType::bf16, {2, 512, 8, 64}}, dt{ir::DType::f32, {2, 512, 8}}, a{ir::DType::f32, {8}};

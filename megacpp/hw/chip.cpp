@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/hw/chip.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <iterator>
 
 namespace megacpp::hw {
 
@@ -87,15 +90,30 @@ Chip device_of(const Chip& chip) {
   device.usable_bytes /= chip.devices;
   if (device.reserved_bytes) *device.reserved_bytes /= chip.devices;
   device.memory_bytes_per_second *= share;
+  for (MoveRate& move : device.moves) move.bytes_per_second *= share;
   device.product_bytes_per_second *= share;
   for (ScoreRates* const rates : {&device.scores, &device.score_grads}) {
     rates->exponentials *= share;
     rates->rows *= share;
   }
+  device.ssd_positions_per_second *= share;
   device.elementwise_per_second *= share;
   for (auto& [dtype, flops] : device.peak_flops) flops *= share;
   for (Link& link : device.links) link.bytes_per_second *= share;
   return device;
+}
+
+double move_seconds(const Chip& chip, double distance) {
+  const auto far = std::ranges::find_if(
+      chip.moves, [&](const MoveRate& move) { return static_cast<double>(move.distance) >= distance; });
+  if (far == chip.moves.end()) return 1 / chip.memory_bytes_per_second;
+  const double of_far = 1 / far->bytes_per_second;
+  if (far == chip.moves.begin()) return of_far;
+  const auto near = std::prev(far);
+  const double of_near = 1 / near->bytes_per_second;
+  const auto log = [](int64_t bytes) { return std::log(static_cast<double>(bytes)); };
+  const double part = (std::log(distance) - log(near->distance)) / (log(far->distance) - log(near->distance));
+  return of_near + part * (of_far - of_near);
 }
 
 }  // namespace megacpp::hw

@@ -96,6 +96,13 @@ struct ScoreRates {
   double rows = 0;          // a query of a head, beside its scores: what it takes however many these are
 };
 
+/// How fast bytes are moved that a chip touched last so many bytes ago: caches near a core still have them, or nothing
+/// but memory has.
+struct MoveRate {
+  int64_t distance = 0;  // bytes touched since
+  double bytes_per_second = 0;
+};
+
 struct Chip {
   std::string name;
   std::string title;
@@ -128,11 +135,17 @@ struct Chip {
   double unrolled_off_most = 0;
   std::string compiler;  // that was asked for all of these, by what it says of its build; empty: not known
   double memory_bytes_per_second = 0;
+  /// By distance, the nearest first; the last one is that of memory. Empty: all bytes come from memory.
+  std::vector<MoveRate> moves;
   /// Of operands and results of products, which kernels pack and write beside their arithmetic; 0: not known, so they
   /// take no time.
   double product_bytes_per_second = 0;
+  /// How much longer than copies products wait for operands and results that are not near.
+  double product_wait = 1;
   /// Of attention and of its gradient, beside their products.
   ScoreRates scores, score_grads;
+  /// Of state-space products, what positions of heads take beside these; 0: not known, so they take no time.
+  double ssd_positions_per_second = 0;
   /// Operations of elementwise work, beside what it reads and writes; 0: not known, so they take no time.
   double elementwise_per_second = 0;
 
@@ -162,5 +175,9 @@ Chip rates_by(const Chip& chip, std::string_view backend);
 
 /// One device of a chip that shows itself as several: memory, rates and links are shared out. `facts` stay.
 Chip device_of(const Chip& chip);
+
+/// Seconds that a byte takes which the chip touched last when it had `distance` bytes less to touch: between two of
+/// `moves` they grow with the logarithm of the distance.
+double move_seconds(const Chip& chip, double distance);
 
 }  // namespace megacpp::hw

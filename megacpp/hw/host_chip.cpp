@@ -29,29 +29,53 @@ void visit_rates(const Visit& visit, Rates& rates) {
   visit("memory", rates.memory);
   visit("matrix_flops", rates.matrix_flops);
   visit("product_bytes_per_second", rates.product_bytes_per_second);
+  visit("product_wait", rates.product_wait);
+  visit("attention_flops", rates.attention_flops);
+  visit("attention_grad_flops", rates.attention_grad_flops);
   visit("exponentials_per_second", rates.scores.exponentials);
   visit("score_rows_per_second", rates.scores.rows);
   visit("grad_exponentials_per_second", rates.score_grads.exponentials);
   visit("grad_score_rows_per_second", rates.score_grads.rows);
   visit("ssd_flops", rates.ssd_flops);
+  visit("ssd_positions_per_second", rates.ssd_positions_per_second);
   visit("elementwise_per_second", rates.elementwise_per_second);
   visit("bytes_per_second", rates.bytes_per_second);
+  visit("moves", rates.moves);
   visit("launch_seconds", rates.launch_seconds);
   visit("date", rates.date);
 }
 
 void read(const base::Json& json, double& value) { value = base::as_number(json).value_or(0); }
 void read(const base::Json& json, int64_t& value) { value = base::as_integer(json).value_or(0); }
+// [[distance, bytes_per_second], ...]: what is no pair of numbers is left out.
+void read(const base::Json& json, std::vector<MoveRate>& value) {
+  if (!json.is_array()) return;
+  for (const base::Json& move : json) {
+    if (!move.is_array() || move.size() != 2) continue;
+    const auto distance = base::as_integer(move[0]);
+    const auto rate = base::as_number(move[1]);
+    if (distance && rate) value.push_back({*distance, *rate});
+  }
+}
 void read(const base::Json& json, std::string& value) {
   const std::string* text = base::as_text(json);
   value = text == nullptr ? "" : *text;
+}
+
+template <typename Value>
+void write(base::Json& json, const Value& value) {
+  json = value;
+}
+void write(base::Json& json, const std::vector<MoveRate>& moves) {
+  json = base::Json::array();
+  for (const MoveRate& move : moves) json.push_back({move.distance, move.bytes_per_second});
 }
 
 }  // namespace
 
 base::Json to_json(const HostRates& rates) {
   base::Json json = base::Json::object();
-  visit_rates([&json](const char* name, const auto& value) { json[name] = value; }, rates);
+  visit_rates([&json](const char* name, const auto& value) { write(json[name], value); }, rates);
   return json;
 }
 
@@ -77,12 +101,20 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   chip.nominal_bytes = chip.usable_bytes = rates.memory / virtual_chips;
   chip.alignment = kCacheLine;
   chip.memory_bytes_per_second = rates.bytes_per_second * share;
+  // Chips work beside each other: while one touches a byte, so does each of the others, and caches hold all of these.
+  for (const MoveRate& move : rates.moves)
+    chip.moves.push_back({move.distance / virtual_chips, move.bytes_per_second * share});
   chip.product_bytes_per_second = rates.product_bytes_per_second * share;
+  chip.product_wait = rates.product_wait;
   chip.scores = {.exponentials = rates.scores.exponentials * share, .rows = rates.scores.rows * share};
   chip.score_grads = {.exponentials = rates.score_grads.exponentials * share, .rows = rates.score_grads.rows * share};
   chip.elementwise_per_second = rates.elementwise_per_second * share;
   chip.reached.launch = rates.cores > virtual_chips ? rates.launch_seconds : 0;  // a chip of one core tells nobody
   chip.reached.ssd = rates.ssd_flops / rates.matrix_flops;
+  chip.ssd_positions_per_second = rates.ssd_positions_per_second * share;
+  // One share for heads of every width: what they have beside their products has rates of its own.
+  if (rates.attention_flops > 0) chip.reached.attention[1] = rates.attention_flops / rates.matrix_flops;
+  if (rates.attention_grad_flops > 0) chip.reached.attention_grad[1] = rates.attention_grad_flops / rates.matrix_flops;
   chip.reached.products = chip.reached.traffic = 1;  // rates are measured with the kernels that steps run
   // Kernels compute in f32 whatever they store.
   for (const char* dtype : {"f32", "bf16"}) chip.peak_flops[dtype] = rates.matrix_flops * share;
@@ -100,13 +132,19 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   fact("cores", std::to_string(rates.cores));
   fact("memory.nominal", std::to_string(rates.memory));
   fact("memory.bandwidth", text_of(rates.bytes_per_second));
+  for (const MoveRate& move : rates.moves)
+    fact("memory.moves", text_of(move.bytes_per_second) + " of " + std::to_string(move.distance));
   fact("compute.f32", text_of(rates.matrix_flops));
   fact("compute.product_bytes", text_of(rates.product_bytes_per_second));
+  fact("compute.product_wait", text_of(rates.product_wait));
+  fact("compute.attention", text_of(rates.attention_flops));
+  fact("compute.attention_grad", text_of(rates.attention_grad_flops));
   fact("compute.exponentials", text_of(rates.scores.exponentials));
   fact("compute.score_rows", text_of(rates.scores.rows));
   fact("compute.grad_exponentials", text_of(rates.score_grads.exponentials));
   fact("compute.grad_score_rows", text_of(rates.score_grads.rows));
   fact("compute.ssd", text_of(rates.ssd_flops));
+  fact("compute.ssd_positions", text_of(rates.ssd_positions_per_second));
   fact("compute.elementwise", text_of(rates.elementwise_per_second));
   fact("compute.launch", text_of(rates.launch_seconds));
   chip.facts.push_back({"links.memory.latency", text_of(kWakeUp), "an estimate", rates.date});

@@ -118,11 +118,16 @@ TEST(SliceTest, UnknownHardwareGetsTheNearestName) {
 TEST(SliceTest, ThisMachineIsSharedByItsVirtualChips) {
   const HostRates rates{.matrix_flops = 64e9,
                         .product_bytes_per_second = 28e9,
+                        .product_wait = 1.5,
+                        .attention_flops = 32e9,
+                        .attention_grad_flops = 48e9,
                         .scores = {.exponentials = 8e8, .rows = 8e7},
                         .score_grads = {.exponentials = 4e8, .rows = 4e7},
                         .ssd_flops = 16e9,
+                        .ssd_positions_per_second = 8e9,
                         .elementwise_per_second = 4e9,
                         .bytes_per_second = 40e9,
+                        .moves = {{4096, 80e9}, {8192, 40e9}},
                         .launch_seconds = 1e-5,
                         .cores = 2,
                         .memory = 8 << 20};
@@ -133,11 +138,18 @@ TEST(SliceTest, ThisMachineIsSharedByItsVirtualChips) {
   EXPECT_EQ(four.hosts(), 1);
   EXPECT_EQ(four.chip.peak("f32"), 16e9);
   EXPECT_EQ(four.chip.product_bytes_per_second, 7e9);
+  EXPECT_EQ(four.chip.product_wait, 1.5);
   EXPECT_EQ(four.chip.scores.exponentials, 2e8);
   EXPECT_EQ(four.chip.scores.rows, 2e7);
   EXPECT_EQ(four.chip.score_grads.exponentials, 1e8);
   EXPECT_EQ(four.chip.score_grads.rows, 1e7);
   EXPECT_EQ(four.chip.reached.ssd, 0.25) << "of the rate of products";
+  EXPECT_EQ(four.chip.ssd_positions_per_second, 2e9);
+  EXPECT_EQ(four.chip.reached.attention, (std::map<int64_t, double>{{1, 0.5}}));
+  EXPECT_EQ(four.chip.reached.attention_grad, (std::map<int64_t, double>{{1, 0.75}}));
+  ASSERT_EQ(four.chip.moves.size(), 2U);
+  EXPECT_EQ(four.chip.moves[0].distance, 1024) << "while the others touch as many";
+  EXPECT_EQ(four.chip.moves[0].bytes_per_second, 20e9);
   EXPECT_EQ(four.chip.elementwise_per_second, 1e9);
   EXPECT_EQ(four.chip.memory_bytes_per_second, 10e9);
   EXPECT_EQ(four.chip.reached.launch, 0) << "two cores for four chips: none has a second one to wake";

@@ -73,6 +73,7 @@ struct Cost {
   double flops = 0;         // multiply and add count one each
   double exponentials = 0;  // where they take their time beside products: one for every score of attention
   double rows = 0;          // of such scores: the queries of all heads
+  double positions = 0;     // of state-space products, for all heads: what each takes beside its part of the products
   double bytes = 0;         // read and written beside taking operands and results once: by a loop, or between parts
 };
 

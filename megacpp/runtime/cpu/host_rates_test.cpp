@@ -25,11 +25,15 @@ hw::HostRates quick_rates() {
   ++measured;
   return {.matrix_flops = 1e9 + measured,
           .product_bytes_per_second = 1e9,
+          .attention_flops = 1e9,
+          .attention_grad_flops = 1e9,
           .scores = {.exponentials = 1e8 + measured, .rows = 1e7},
           .score_grads = {.exponentials = 1e8, .rows = 1e7},
           .ssd_flops = 1e9,
+          .ssd_positions_per_second = 1e9,
           .elementwise_per_second = 1e9,
           .bytes_per_second = 1e9 + measured,
+          .moves = {{1 << 20, 2e9}, {1 << 24, 1e9 + measured}},
           .cores = available_threads(),
           .memory = 1 << 30,
           .processor = this_processor().name(),
@@ -66,8 +70,17 @@ TEST_F(HostRatesTest, MeasuringIsQuickAndPlausible) {
     EXPECT_GE(scores.rows, 0);
   }
   EXPECT_GE(rates.product_bytes_per_second, 0);
+  EXPECT_GE(rates.product_wait, 0);
+  EXPECT_LE(rates.product_wait, 100);
   EXPECT_GT(rates.ssd_flops, 1e7);
   EXPECT_LT(rates.ssd_flops, 1e15);
+  for (const double flops : {rates.attention_flops, rates.attention_grad_flops}) {
+    EXPECT_GT(flops, 1e7);
+    EXPECT_LT(flops, 1e15);
+  }
+  EXPECT_GE(rates.ssd_positions_per_second, 0);
+  ASSERT_GE(rates.moves.size(), 2U);
+  EXPECT_EQ(rates.moves.back().bytes_per_second, rates.bytes_per_second);
   EXPECT_GT(rates.elementwise_per_second, 1e6);
   EXPECT_LT(rates.elementwise_per_second, 1e14);
   EXPECT_GT(rates.bytes_per_second, 1e8);
@@ -108,10 +121,24 @@ TEST_F(HostRatesTest, WhatAnEarlierVersionDidNotMeasureIsMeasured) {
   EXPECT_GT(host_rates(file_, quick_rates).scores.exponentials, 0);
 }
 
+TEST_F(HostRatesTest, DamagedDistancesAreMeasuredAgain) {
+  const base::Json sound = hw::to_json(host_rates(file_, quick_rates));
+  for (const char* damaged : {"[]", "3", "[[1,2e9],[1,1e9]]", "[[2,2e9],[1,1e9]]", "[[0,2e9]]", "[[1,0]]", "[[1]]",
+                              R"([["near",2e9]])", "[[-1,2e9]]"}) {
+    base::Json broken = sound;
+    broken["moves"] = base::parse_json(damaged, base::Code::E1008, "moves");
+    base::write_file_atomically(file_, base::to_text(broken));
+    EXPECT_EQ(host_rates(file_, quick_rates).moves.size(), 2U) << damaged;
+    EXPECT_EQ(hw::host_rates_of(base::parse_json(base::read_file(file_), base::Code::E1008, "file")).moves.size(), 2U)
+        << damaged;
+  }
+}
+
 TEST_F(HostRatesTest, RatesThatWouldDivideToInfinityAreMeasuredAgain) {
   const base::Json sound = hw::to_json(host_rates(file_, quick_rates));
-  for (const char* rate : {"matrix_flops", "product_bytes_per_second", "exponentials_per_second",
-                           "grad_score_rows_per_second", "ssd_flops", "elementwise_per_second", "bytes_per_second"}) {
+  for (const char* rate :
+       {"matrix_flops", "product_bytes_per_second", "exponentials_per_second", "grad_score_rows_per_second",
+        "attention_flops", "ssd_flops", "ssd_positions_per_second", "elementwise_per_second", "bytes_per_second"}) {
     ASSERT_TRUE(sound.contains(rate));
     for (const double damaged : {1e-300, -1.0}) {
       base::Json slow = sound;
@@ -122,6 +149,11 @@ TEST_F(HostRatesTest, RatesThatWouldDivideToInfinityAreMeasuredAgain) {
   }
   for (const double damaged : {-1.0, 1e9}) {
     base::Json late = sound;
+    late["product_wait"] = damaged;
+    base::write_file_atomically(file_, base::to_text(late));
+    EXPECT_LE(host_rates(file_, quick_rates).product_wait, 100);
+    EXPECT_GE(host_rates(file_, quick_rates).product_wait, 0);
+    late = sound;
     late["launch_seconds"] = damaged;
     base::write_file_atomically(file_, base::to_text(late));
     EXPECT_EQ(host_rates(file_, quick_rates).launch_seconds, 0) << "as quick_rates() has it";

@@ -26,15 +26,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kTurns = 9;
-constexpr double kSecondsOfTurn = 0.015;        // of each kind of work
-constexpr double kLongEnough = 0.01;            // of one product, to be measured well
-constexpr int64_t kSmallestProduct = 512;       // rows and columns
-constexpr int64_t kLargestProduct = 4096;       //
-constexpr int64_t kNarrow = 128;                // of a product with few sums, and of one with short sums
-constexpr int64_t kRowsPerThread = 1024;        // tokens of a batch
-constexpr int64_t kCopied = int64_t{64} << 20;  // bytes: beyond the last cache
+constexpr double kSecondsOfTurn = 0.015;   // of each kind of work
+constexpr double kLongEnough = 0.01;       // of one product, to be measured well
+constexpr int64_t kSmallestProduct = 512;  // rows and columns
+constexpr int64_t kLargestProduct = 4096;  //
+constexpr int64_t kNarrow = 128;           // of a product with few sums, and of one with short sums
+constexpr int64_t kRowsPerThread = 1024;   // tokens of a batch
+// Bytes that copies read and write again and again: near a core, and from one to the next further from it.
+constexpr std::array<int64_t, 6> kCopied = {2 << 20, 8 << 20, 16 << 20, 32 << 20, 64 << 20, 128 << 20};
 constexpr int64_t kBriefSequence = 128, kSequence = 1024;
-constexpr int64_t kHead = 64;  // of attention and of state-space products
+constexpr int64_t kHead = 64, kNarrowHead = 16;  // width, of attention and of state-space products
 constexpr int64_t kHeads = 4, kChunk = 64, kSsdSequence = 256;
 constexpr int kMostThreads = 32;      // that shapes grow for: with these all kinds take a gigabyte
 constexpr double kLeastShare = 0.01;  // of a kind's time, that is not the work it is made of
@@ -171,15 +172,30 @@ struct LargeProduct {
 };
 
 /// Of a narrow block: its product with a batch of tokens, and the gradient of its weight.
-struct NarrowProducts {
-  explicit NarrowProducts(base::ThreadPool& pool)
-      : forward(kRowsPerThread * threads_of(pool), kNarrow, kNarrow),
-        weight(kNarrow, kNarrow, kRowsPerThread * threads_of(pool)),
-        timed([&] {
-          parallel_gemm(forward.gemm, pool);
-          parallel_gemm(weight.gemm, pool);
-        }) {}
+struct NarrowProduct {
+  explicit NarrowProduct(int64_t rows) : forward(rows, kNarrow, kNarrow), weight(kNarrow, kNarrow, rows) {}
+  double bytes() const { return forward.bytes() + weight.bytes(); }
   Product forward, weight;
+};
+
+/// One after the other, in turn by so many blocks.
+struct NarrowProducts {
+  NarrowProducts(int64_t count, base::ThreadPool& pool)
+      : blocks(several(count, kRowsPerThread * threads_of(pool))), timed([this, &pool] {
+          const NarrowProduct& block = *blocks[next++ % blocks.size()];
+          parallel_gemm(block.forward.gemm, pool);
+          parallel_gemm(block.weight.gemm, pool);
+        }) {}
+  static std::vector<std::unique_ptr<NarrowProduct>> several(int64_t count, int64_t rows) {
+    std::vector<std::unique_ptr<NarrowProduct>> blocks;
+    for (int64_t i = 0; i < count; ++i) blocks.push_back(std::make_unique<NarrowProduct>(rows));
+    return blocks;
+  }
+  double flops() const { return blocks[0]->forward.flops() + blocks[0]->weight.flops(); }
+  double bytes() const { return blocks[0]->bytes(); }
+
+  std::vector<std::unique_ptr<NarrowProduct>> blocks;
+  size_t next = 0;
   Timed timed;
 };
 
@@ -204,6 +220,9 @@ struct Nodes {
   double bytes() const {
     return sum([](const LoneNode& node) { return node.bytes(); });
   }
+  double positions() const {
+    return sum([](const LoneNode& node) { return node.cost().positions; });
+  }
   double exponentials() const {
     return sum([](const LoneNode& node) { return node.cost().exponentials; });
   }
@@ -216,9 +235,9 @@ struct Nodes {
 };
 
 /// `attention`, or its gradient, of a few long sequences or of more that are short.
-LoneNodes attention(std::string_view op, int64_t sequence, base::ThreadPool& pool) {
+LoneNodes attention(std::string_view op, int64_t sequence, int64_t head, base::ThreadPool& pool) {
   const int64_t batch = threads_of(pool) * std::max<int64_t>(1, kSequence / sequence);
-  const ir::TensorType q = f32({batch, sequence, kHeads, kHead}), k = f32({batch, sequence, kHeads / 2, kHead}),
+  const ir::TensorType q = f32({batch, sequence, kHeads, head}), k = f32({batch, sequence, kHeads / 2, head}),
                        lse = f32({batch, kHeads, sequence});
   const ops::Types operands = op == "attention" ? ops::Types{q, k, k} : ops::Types{q, k, k, q, lse, q};
   LoneNodes nodes;
@@ -226,17 +245,15 @@ LoneNodes attention(std::string_view op, int64_t sequence, base::ThreadPool& poo
   return nodes;
 }
 
-/// Of narrow and of wide heads, whose products reach less and more.
-LoneNodes state_space(base::ThreadPool& pool) {
+/// With its gradient.
+LoneNodes state_space(int64_t head, base::ThreadPool& pool) {
   const int64_t batch = 2 * threads_of(pool);
   const ir::TensorType dt = f32({batch, kSsdSequence, kHeads}), a = f32({kHeads});
+  const ir::TensorType x = f32({batch, kSsdSequence, kHeads, head}), b = f32({batch, kSsdSequence, 2, head});
   const ir::Attrs attrs = {{"chunk", kChunk}};
   LoneNodes nodes;
-  for (const int64_t width : {kHead / 2, kHead}) {
-    const ir::TensorType x = f32({batch, kSsdSequence, kHeads, width}), b = f32({batch, kSsdSequence, 2, width});
-    nodes.push_back(std::make_unique<LoneNode>("ssd", ops::Types{x, dt, a, b, b}, attrs, pool));
-    nodes.push_back(std::make_unique<LoneNode>("ssd_grad", ops::Types{x, dt, a, b, b, x}, attrs, pool));
-  }
+  nodes.push_back(std::make_unique<LoneNode>("ssd", ops::Types{x, dt, a, b, b}, attrs, pool));
+  nodes.push_back(std::make_unique<LoneNode>("ssd_grad", ops::Types{x, dt, a, b, b, x}, attrs, pool));
   return nodes;
 }
 
@@ -260,17 +277,26 @@ LoneNodes elementwise(base::ThreadPool& pool) {
   return nodes;
 }
 
+/// Of the first bytes of one buffer to those behind them, by the distance between two looks at a byte.
 struct Copies {
-  explicit Copies(base::ThreadPool& pool)
-      : from(kCopied, 1), to(kCopied, 2), timed([&] {
-          pool.parallel_for(kCopied, 4096, [&](int64_t begin, int64_t end, int) {
-            std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin));
-          });
-        }) {}
-  double bytes() const { return 2.0 * static_cast<double>(kCopied); }
+  explicit Copies(base::ThreadPool& pool) : bytes(kCopied.back(), 1) {
+    for (const int64_t distance : kCopied)
+      timed.push_back(std::make_unique<Timed>([this, &pool, half = distance / 2] {
+        char* const from = bytes.data();
+        pool.parallel_for(half, 4096, [from, half](int64_t begin, int64_t end, int) {
+          std::memcpy(from + half + begin, from + begin, static_cast<size_t>(end - begin));
+        });
+      }));
+  }
+  std::vector<hw::MoveRate> rates() const {
+    std::vector<hw::MoveRate> rates;
+    for (size_t i = 0; i < kCopied.size(); ++i)
+      rates.push_back({kCopied[i], static_cast<double>(kCopied[i]) / timed[i]->median()});
+    return rates;
+  }
 
-  std::vector<char> from, to;
-  Timed timed;
+  std::vector<char> bytes;
+  std::vector<std::unique_ptr<Timed>> timed;
 };
 
 /// Threads woken for nothing: what every node takes beside its work.
@@ -279,45 +305,78 @@ struct Launches {
   Timed timed;
 };
 
-/// Of attention, or its gradient.
+/// Of attention, or its gradient: of narrow heads what is beside its products, of short sequences what rows take.
 struct Attention {
   Attention(std::string_view op, base::ThreadPool& pool)
-      : brief(attention(op, kBriefSequence, pool)), lengthy(attention(op, kSequence, pool)) {}
+      : narrow(attention(op, kSequence, kNarrowHead, pool)),
+        brief(attention(op, kBriefSequence, kHead, pool)),
+        lengthy(attention(op, kSequence, kHead, pool)) {}
 
-  hw::ScoreRates rates(double seconds_per_flop) const {
-    const auto form = [&](const Nodes& nodes) {
-      return Form{nodes.exponentials(), nodes.rows(), beside(nodes.timed.median(), nodes.flops() * seconds_per_flop)};
+  double seconds_per_flop() const {
+    const auto form = [](const Nodes& nodes) {
+      return Form{nodes.flops(), nodes.exponentials(), nodes.timed.median()};
+    };
+    return prices(form(lengthy), form(narrow)).first;
+  }
+  hw::ScoreRates rates() const {
+    const auto form = [this](const Nodes& nodes) {
+      return Form{nodes.exponentials(), nodes.rows(), beside(nodes.timed.median(), nodes.flops() * seconds_per_flop())};
     };
     const Prices each = prices(form(lengthy), form(brief));
     return {.exponentials = rate_of(each.first), .rows = rate_of(each.second)};
   }
 
-  Nodes brief, lengthy;
+  Nodes narrow, brief, lengthy;
+};
+
+struct StateSpace {
+  explicit StateSpace(base::ThreadPool& pool)
+      : narrow(state_space(kNarrowHead, pool)), wide(state_space(kHead, pool)) {}
+  Prices each() const {
+    const auto form = [](const Nodes& nodes) { return Form{nodes.flops(), nodes.positions(), nodes.timed.median()}; };
+    return prices(form(wide), form(narrow));
+  }
+
+  Nodes narrow, wide;
 };
 
 }  // namespace
 
 MeasuredRates measure_rates(base::ThreadPool& pool) {
   LargeProduct large(pool);
-  NarrowProducts narrow(pool);
-  Attention scores("attention", pool), score_grads("attention_grad", pool);
-  Nodes states(state_space(pool)), programs(elementwise(pool));
+  NarrowProducts narrow(1, pool);
+  NarrowProducts far(std::max<int64_t>(2, kCopied.back() / static_cast<int64_t>(narrow.bytes())), pool);
+  Attention forward("attention", pool), backward("attention_grad", pool);
+  StateSpace states(pool);
+  Nodes programs(elementwise(pool));
   Copies copies(pool);
   Launches launches(pool);
-  time_all(std::array{&large.timed, &narrow.timed, &scores.brief.timed, &scores.lengthy.timed, &score_grads.brief.timed,
-                      &score_grads.lengthy.timed, &states.timed, &programs.timed, &copies.timed, &launches.timed});
+  std::vector<Timed*> kinds = {&large.timed, &narrow.timed, &far.timed, &programs.timed, &launches.timed};
+  for (Attention* const kind : {&forward, &backward})
+    kinds.insert(kinds.end(), {&kind->narrow.timed, &kind->brief.timed, &kind->lengthy.timed});
+  kinds.insert(kinds.end(), {&states.narrow.timed, &states.wide.timed});
+  for (const auto& copy : copies.timed) kinds.push_back(copy.get());
+  time_all(kinds);
   const Prices product = prices({large.product.flops(), large.product.bytes(), large.timed.median()},
-                                {narrow.forward.flops() + narrow.weight.flops(),
-                                 narrow.forward.bytes() + narrow.weight.bytes(), narrow.timed.median()});
-  const double bytes_per_second = copies.bytes() / copies.timed.median();
-  return {.product_flops = rate_of(product.first),
-          .product_bytes = rate_of(product.second),
-          .scores = scores.rates(product.first),
-          .score_grads = score_grads.rates(product.first),
-          .ssd_flops = states.flops() / states.timed.median(),
-          .elementwise = programs.flops() / beside(programs.timed.median(), programs.bytes() / bytes_per_second),
-          .bytes = bytes_per_second,
-          .launch_seconds = launches.timed.median()};
+                                {narrow.flops(), narrow.bytes(), narrow.timed.median()});
+  const Prices state_space = states.each();
+  const std::vector<hw::MoveRate> moves = copies.rates();
+  const double bytes_per_second = moves.back().bytes_per_second;
+  const double copied_later = narrow.bytes() * (1 / bytes_per_second - 1 / moves.front().bytes_per_second);
+  return {
+      .product_flops = rate_of(product.first),
+      .product_bytes = rate_of(product.second),
+      .product_wait = copied_later > 0 ? std::max(0.0, far.timed.median() - narrow.timed.median()) / copied_later : 1,
+      .attention_flops = rate_of(forward.seconds_per_flop()),
+      .attention_grad_flops = rate_of(backward.seconds_per_flop()),
+      .scores = forward.rates(),
+      .score_grads = backward.rates(),
+      .ssd_flops = rate_of(state_space.first),
+      .ssd_positions = rate_of(state_space.second),
+      .elementwise = programs.flops() / beside(programs.timed.median(), programs.bytes() / bytes_per_second),
+      .bytes = bytes_per_second,
+      .moves = moves,
+      .launch_seconds = launches.timed.median()};
 }
 
 }  // namespace megacpp::runtime::cpu

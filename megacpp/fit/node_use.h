@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// How nodes find what they work on, on chips whose caches were measured (hw::Chip::moves): a place that was touched a
+// while ago comes from a cache or from memory by how many bytes the chip has touched since. Offsets and order are known
+// before step 0, so that is known of every byte: steps follow one another, and what one finds in the caches is what the
+// one before left there.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "megacpp/compile/compile.h"
+#include "megacpp/hw/chip.h"
+
+namespace megacpp::fit {
+
+struct NodeUse {
+  double seconds = 0;  // that moving operands and results takes from where they are
+  double near = 0;     // and if all had just been touched
+  /// Of places for rows of experts the share that holds one where experts get equally many: our kernels multiply no
+  /// others.
+  double rows = 1;
+};
+
+/// When the bytes of an arena were touched last.
+class TouchedBytes {
+ public:
+  explicit TouchedBytes(int64_t arena_bytes) : arena_bytes_(arena_bytes) {}
+  /// Touches [offset, offset + bytes); returns what that takes. What was touched never, or longer ago than the arena
+  /// has bytes, is as far away as all of it.
+  double touch(const hw::Chip& chip, int64_t offset, int64_t bytes);
+
+ private:
+  struct Piece {
+    int64_t end;
+    int64_t at;  // bytes that had been touched before
+  };
+  double seconds_of(const hw::Chip& chip, int64_t bytes, int64_t at) const;
+
+  int64_t arena_bytes_;
+  int64_t touched_ = 0;
+  std::map<int64_t, Piece> pieces_;  // by their begin; they do not overlap
+};
+
+/// By program and node, of a step that is not the first; empty for a chip that has no such rates, or whose buffers have
+/// no offsets. Programs count as if each ran once in a step, in their order.
+std::vector<std::vector<NodeUse>> uses_in_step(const compile::StagePrograms& programs, const hw::Chip& device);
+
+}  // namespace megacpp::fit
