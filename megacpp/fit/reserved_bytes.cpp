@@ -14,6 +14,7 @@ namespace megacpp::fit {
 namespace {
 
 constexpr const char* kKeepsAll = "none";
+constexpr const char* kRecomputesWhole = "full";
 
 // Of the steps that the rules were made from. In loops they hold beyond, but not as closely.
 constexpr int64_t kLongestSequence = 4096;
@@ -136,25 +137,40 @@ ReservedBytes in_loops(const recipe::Recipe& recipe, const StepParts& parts, con
           .off_most = reserved_off_most(recipe, device)};
 }
 
+// Blocks of queries come one after the other, each with its scores in f32 and in bf16; where the attention recomputes
+// whole, those in f32 of all blocks are from its second forward pass.
+int64_t unrolled_score_bytes(const recipe::Recipe& recipe, const StepParts& parts) {
+  const bool is_whole = parts.scores > 0 && recipe::recompute_level(recipe, parts.scores_letter) == kRecomputesWhole;
+  return 4 * (is_whole ? parts.scores_with_masked : parts.block_scores) + 2 * parts.block_scores;
+}
+
+// Alive while blocks have their backward pass: not where the head's gradient comes before that, as it does where it is
+// scattered at once or takes fewer bytes than logits do.
+int64_t logits_beside_blocks(const StepParts& parts, bool has_sums) {
+  if (parts.logits > parts.head_weight || (!has_sums && parts.scatters_gradients())) return 0;
+  return parts.logits;
+}
+
 ReservedBytes unrolled(const recipe::Recipe& recipe, const StepParts& parts, const schedule::Target& target,
                        const hw::Chip& device) {
   const bool has_sums = recipe.train.micro_steps > 1;
-  const int64_t sums = has_sums ? parts.gradients : 0;
+  const int64_t sums = has_sums ? parts.gradients + parts.unscattered_sums : 0;
   const int64_t stored = parts.stored_block_weights() + parts.outside_weights;
   const About kept = kept_beside_fusions(recipe, parts, target);
   const About gathered = gathered_early(recipe, parts);
-  // Blocks of queries come one after the other, each with its scores in f32 and in bf16.
-  const int64_t scores = 6 * parts.block_scores;
+  const int64_t logits = logits_beside_blocks(parts, has_sums);
+  // Their gradient or the head's, which is added to a whole sum where that is.
+  const int64_t beside_logits = has_sums && parts.sums_whole_head ? 0 : std::max(parts.logits, parts.head_weight);
   return {.arguments = parts.arguments,
-          .weights_in_f32 = parts.gathers_updates ? stored : 0,
+          .weights_in_f32 = parts.gathers_updates ? parts.copied_weights : 0,
           .kept = kept.expected,
           // What no micro-step changes is made before the loop over them.
           .weights_in_bf16 = (has_sums ? in_bf16(stored) : 0) + gathered.expected,
           .forward = sums,
-          .head = parts.logits + std::max(parts.logits, parts.head_weight) + sums,  // beside logits their gradient
-          .backward = parts.logits + scores + parts.loop_temporaries + sums,
+          .head = parts.logits + beside_logits + sums,
+          .backward = logits + unrolled_score_bytes(recipe, parts) + parts.loop_temporaries + sums,
           // Those that no other chip adds to are used up as they are made.
-          .update = parts.gradient_chips > 1 ? parts.logits + parts.gradients : 0,
+          .update = parts.gradient_chips > 1 ? logits + parts.gradients : 0,
           .uncertain_in_both = kept.uncertain + gathered.uncertain,
           .largest = parts.head_weight,
           .off_most = reserved_off_most(recipe, device)};

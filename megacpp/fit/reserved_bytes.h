@@ -23,8 +23,8 @@ inline constexpr int64_t kSmallBuffers = int64_t{128} << 20;
 
 struct ReservedBytes {
   int64_t arguments = 0;  // state and batch (emit/step)
-  /// f32 copies of weights: in loops of embedding and head where they are not gathered (ZeRO 3), unrolled of all where
-  /// the update puts them together (ZeRO 1 and 2).
+  /// f32 copies of weights: in loops of embedding and head where they are not gathered (ZeRO 3), unrolled where the
+  /// update puts them together (ZeRO 1 and 2), of all whose parts are whole tiles.
   int64_t weights_in_f32 = 0;
   // Beside these either an update is alive, or what both passes need and the largest of their three parts.
   /// What blocks keep for the backward pass: in loops stacks that the forward loop fills and the backward loop holds to
@@ -35,7 +35,7 @@ struct ReservedBytes {
   int64_t weights_in_bf16 = 0;
   int64_t forward = 0;  // weights in bf16 that only the forward loop reads, sums of gradients of earlier micro-steps
   /// Logits, of several sequences a chip their gradient too; that of its weight in f32, unrolled the larger of these
-  /// two; the sums.
+  /// two, neither where it is added to a whole sum; the sums.
   int64_t head = 0;
   /// Gradients or sums, scores of one attention, logits where the head's work comes behind it; in loops values of some
   /// blocks.

@@ -256,15 +256,55 @@ TEST(ReservedBytesTest, UnrolledBlocksKeepWhatFusionsDoNotMakeAgain) {
   EXPECT_EQ(r.weights_in_f32 + r.weights_in_bf16 + r.forward, 0);
   const int64_t logits = 2 * recipe.train.sequence * recipe.model.vocab;
   EXPECT_EQ(r.head, logits + 4 * recipe.model.hidden * recipe.model.vocab);
-  EXPECT_EQ(r.backward, logits + 6 * kHeads * recipe.train.sequence / 2 * recipe.train.sequence)
-      << "scores of the second of two blocks of queries";
-  EXPECT_EQ(r.update, logits + plan.bytes(ir::Role::gradient));
+  const int64_t block_scores = kHeads * recipe.train.sequence / 2 * recipe.train.sequence;
+  EXPECT_EQ(r.backward, 6 * block_scores) << "scores of the second of two blocks of queries; the head's work is done";
+  EXPECT_EQ(r.update, plan.bytes(ir::Role::gradient));
   EXPECT_EQ(r.gaps, times(chip.unrolled_per_alive - 1, r.alive()));
   EXPECT_EQ(r.code, chip.code_bytes_base + 8 * chip.unrolled_code_per_block);
   EXPECT_EQ(plan.estimate.fit.worst().most_needed(), times(1 + chip.unrolled_off_most, r.total()) + kMiB128);
   EXPECT_EQ(planned({"model.depth=2"}).reserved->off_most, chip.unrolled_off_most) << "nothing repeats";
   EXPECT_EQ(planned({"xla.loops=off", "train.batch=8"}).reserved->kept, planned({"train.batch=8"}).reserved->kept)
       << "two sequences a chip, weights gathered twice";
+}
+
+// Its second forward pass makes scores of all blocks of queries, which the backward pass reads one after the other.
+TEST(ReservedBytesTest, UnrolledAttentionThatRecomputesWholeHoldsTheScoresOfAllItsBlocks) {
+  const Planned whole = planned({"xla.loops=off", "train.recompute.A=full"});
+  const Planned part = planned({"xla.loops=off", "train.recompute.A=selective"});
+  const int64_t sequence = whole.estimate.recipe.train.sequence;
+  // The first of two blocks of queries has half as many scores as the second. Counted are those that are not masked,
+  // which half of a square are but for half of its diagonal.
+  const int64_t first_block = kHeads * sequence / 2 * sequence / 2, half_diagonal = kHeads * sequence / 2;
+  EXPECT_EQ(whole.reserved->backward, part.reserved->backward + 4 * (first_block + half_diagonal));
+}
+
+// The head's gradient comes before that of blocks where it is scattered at once, or takes less than logits do.
+TEST(ReservedBytesTest, UnrolledBlocksHoldLogitsThatTheHeadsGradientWaitsFor) {
+  const auto beside_scores = [](const Settings& more) {
+    Settings settings = {"xla.loops=off", "train.recompute.A=selective"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    const Planned plan = planned(settings);
+    const recipe::Recipe& recipe = plan.estimate.recipe;
+    const int64_t sequence = recipe.train.sequence, sequences = recipe.train.batch / 4;
+    return plan.reserved->backward - plan.reserved->forward - 6 * sequences * kHeads * sequence / 2 * sequence;
+  };
+  const int64_t logits = 2 * looped_recipe().train.sequence * looped_recipe().model.vocab;
+  EXPECT_EQ(beside_scores({}), 0);
+  EXPECT_EQ(beside_scores({"layout.zero=0"}), logits);
+  EXPECT_EQ(beside_scores({"train.micro_steps=2"}), logits);
+  EXPECT_EQ(beside_scores({"layout.zero=0", "train.batch=16"}), 0) << "more than the weight in f32";
+}
+
+// Each chip's own gradients of the table and of the head are added up, and scattered behind all micro-steps.
+TEST(ReservedBytesTest, UnrolledSumsOutsideBlocksAreWholeWhereWeightsAre) {
+  const Planned one = planned({"xla.loops=off", "layout.zero=2"});
+  const Planned several = planned({"xla.loops=off", "layout.zero=2", "train.micro_steps=2"});
+  const recipe::Recipe& recipe = several.estimate.recipe;
+  const int64_t table = 4 * recipe.model.hidden * recipe.model.vocab;  // in f32
+  EXPECT_EQ(several.reserved->forward, several.bytes(ir::Role::gradient) + 2 * (table - table / 4));
+  const int64_t logits = 2 * recipe.train.sequence * recipe.model.vocab;
+  EXPECT_EQ(several.reserved->head, logits + several.reserved->forward) << "the head's gradient is added in place";
+  EXPECT_EQ(one.reserved->head, logits + table);
 }
 
 TEST(ReservedBytesTest, UnrolledStepsCopyWeightsOutsideTheLoopOverMicroSteps) {
@@ -294,8 +334,7 @@ TEST(ReservedBytesTest, UnrolledGradientsOverSixteenChipsAreScattered) {
   const Settings sixteen = {"xla.loops=off", "layout.data_parallel=16", "train.batch=16", "train.sequence=16"};
   const Planned plan = planned(sixteen, test_assumptions("v6e:4x4"));
   ASSERT_TRUE(plan.reserved);
-  const int64_t logits = 2 * 16 * plan.estimate.recipe.model.vocab;
-  EXPECT_EQ(plan.reserved->update, logits + plan.bytes(ir::Role::gradient));
+  EXPECT_EQ(plan.reserved->update, plan.bytes(ir::Role::gradient));
 }
 
 TEST(ReservedBytesTest, CodeGrowsWithTheBlocksThatHaveText) {

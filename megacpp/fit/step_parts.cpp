@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "megacpp/fit/parameter_bytes.h"
+#include "megacpp/ops/hlo_writer.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/plan/parameter_table.h"
 
@@ -13,6 +14,7 @@ namespace megacpp::fit {
 namespace {
 
 constexpr int64_t kF32Bytes = 4, kBf16Bytes = 2;
+constexpr int kF32Bits = 32;
 
 /// Of forward and backward pass alone: where an update needs more, the peak of the step says nothing of gradients.
 memory::MemoryPlan micro_step_memory(const compile::StagePrograms& chip, const schedule::Target& target) {
@@ -69,6 +71,8 @@ void add_scores(const ir::Graph& graph, StepParts& parts) {
     parts.scores = scores;
     parts.scores_letter = letter[0];
     parts.block_scores = op.temporaries ? largest_temporary(op, view) : scores;
+    // Half of every block on the diagonal is masked: together half of the last row of blocks.
+    parts.scores_with_masked = op.temporaries ? scores + parts.block_scores / 2 : scores;
   }
 }
 
@@ -81,11 +85,61 @@ void add_head(const ir::Graph& graph, StepParts& parts) {
   }
 }
 
+ir::Shape local_shape(const plan::Plan& plan, const blocks::Parameter& parameter, const ir::Sharding& sharding) {
+  return ir::local_shape(parameter.shape, sharding, plan.parallel.mesh);
+}
+
+/// Whether parts along the rows or along the columns of a matrix begin where a tile does.
+bool fill_tiles(const ir::Shape& part, const ir::Shape& whole, const hw::Tiling& tiling) {
+  const size_t rank = whole.size();
+  if (rank < 2 || !tiling.rows.contains(kF32Bits)) return true;
+  const auto fills = [&](size_t dim, int64_t tile) { return part[dim] == whole[dim] || part[dim] % tile == 0; };
+  return fills(rank - 1, tiling.lanes) && fills(rank - 2, tiling.rows.at(kF32Bits));
+}
+
+int64_t copied_weight_bytes(const plan::Plan& plan, const std::vector<blocks::Parameter>& parameters,
+                            const hw::Tiling& tiling) {
+  int64_t bytes = 0;
+  for (const blocks::Parameter& parameter : parameters) {
+    const plan::ParameterSpec spec = plan::spec_of(plan, parameter);
+    const ir::Shape whole = local_shape(plan, parameter, spec.stored);
+    const ir::Shape part = local_shape(plan, parameter, spec.optimizer);
+    if (fill_tiles(part, whole, tiling)) bytes += kF32Bytes * ir::num_elements(whole);
+  }
+  return bytes;
+}
+
+bool is_outside(blocks::ParameterKind kind) {
+  return kind == blocks::ParameterKind::embedding || kind == blocks::ParameterKind::head;
+}
+
+// As reduce-scatters are written for the TPU compiler, which sums were read from.
+bool scatters_in_stages(const plan::Plan& plan, int64_t gradient_chips) {
+  return ops::scatter_stages(gradient_chips, plan.chips, {.has_square_scatters = false}).size() > 1;
+}
+
+// Of micro-steps with whole weights XLA moves the reduce-scatters of the table's gradient and of the head's behind the
+// loop, which adds up what the chip itself has: so lists of buffers say, but not over several axes or in two stages.
+bool is_scattered_behind_loop(const plan::Plan& plan, const blocks::Parameter& parameter, const StepParts& parts) {
+  if (!plan.adds_micro_steps || plan.layout.zero != 2 || plan.copies.size() != 1) return false;
+  return is_outside(parameter.kind) && !scatters_in_stages(plan, parts.gradient_chips);
+}
+
+void add_sums(const plan::Plan& plan, const std::vector<blocks::Parameter>& parameters, StepParts& parts) {
+  for (const blocks::Parameter& parameter : parameters) {
+    const plan::ParameterSpec spec = plan::spec_of(plan, parameter);
+    const int64_t whole = ir::num_elements(local_shape(plan, parameter, spec.computed));
+    const int64_t part = ir::num_elements(local_shape(plan, parameter, spec.gradient));
+    const bool is_behind = is_scattered_behind_loop(plan, parameter, parts);
+    if (is_behind) parts.unscattered_sums += kF32Bytes * (whole - part);
+    if (parameter.kind == blocks::ParameterKind::head) parts.sums_whole_head = is_behind || part == whole;
+  }
+}
+
 int64_t computed_weight_bytes(const plan::Plan& plan, const std::vector<blocks::Parameter>& parameters) {
   int64_t bytes = 0;
   for (const blocks::Parameter& parameter : parameters)
-    bytes += kF32Bytes * ir::num_elements(ir::local_shape(parameter.shape, plan::spec_of(plan, parameter).computed,
-                                                          plan.parallel.mesh));
+    bytes += kF32Bytes * ir::num_elements(local_shape(plan, parameter, plan::spec_of(plan, parameter).computed));
   return bytes;
 }
 
@@ -105,6 +159,7 @@ StepParts step_parts(const recipe::Recipe& recipe, const plan::Plan& plan, const
   const ir::Graph& micro_step = chip.find(compile::ProgramKind::micro_step).graph;
   StepParts parts{.arguments = argument_bytes(chip.memory, recipe, device).total(),
                   .computed_weights = computed_weight_bytes(plan, compiled.parameters),
+                  .copied_weights = copied_weight_bytes(plan, compiled.parameters, device.tiling),
                   .all_gradients = plan::state_bytes(plan, compiled.parameters).gradients,
                   .planned = chip.memory.total_bytes,
                   .is_planned_peak_in_update = chip.memory.peak_program == "update",
@@ -113,6 +168,7 @@ StepParts step_parts(const recipe::Recipe& recipe, const plan::Plan& plan, const
   parts.gathers_updates = plan.layout.zero > 0 && plan.layout.zero < 3 && parts.gradient_chips > 1;
   parts.sequences = recipe.train.batch / (plan.layout.data_parallel * plan.layout.expert_parallel);
   parts.gradients = gradient_bytes(micro_step_memory(chip, target));
+  add_sums(plan, compiled.parameters, parts);
   add_state(chip.memory, parts);
   add_head(micro_step, parts);
   add_scores(micro_step, parts);

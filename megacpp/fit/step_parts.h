@@ -20,22 +20,28 @@ struct StepParts {
   int64_t outside_weights = 0;            // likewise, of embedding, head and the last norm
   int64_t outside_state = 0;              // these and what the optimizer keeps for them
   int64_t computed_weights = 0;           // all in f32, as products have them: gathered where ZeRO 3 shards them
+  int64_t copied_weights = 0;             // in f32 as stored, of which parts that chips update fill whole tiles
   int64_t gradients = 0;                  // alive where forward and backward pass need the most
+  int64_t unscattered_sums = 0;           // beside these, of sums that XLA scatters behind all micro-steps
   int64_t all_gradients = 0;              // as the update gets them
   int64_t logits = 0;                     // in bf16
   int64_t head_weight = 0;                // in f32, as its product has it
   int64_t scores = 0;                     // number of them, of the attention with the most that is no loop over blocks
   char scores_letter = 0;                 // its letter
   int64_t block_scores = 0;               // of its block of queries that has the most
+  int64_t scores_with_masked = 0;         // of all its blocks of queries: on the diagonal they have masked ones too
   int64_t loop_temporaries = 0;           // of the attention that is one, and holds the most beside what it reads
   int64_t planned = 0;                    // the planned peak
   bool is_planned_peak_in_update = false;
   int64_t gradient_chips = 1;    // that gradients of dense parameters are reduced over
   bool gathers_weights = false;  // ZeRO 3 over several of these
   bool gathers_updates = false;  // ZeRO 1 or 2 over several of these: weights are whole, and put together by the update
+  bool sums_whole_head = false;  // micro-steps add to a whole gradient of the head's weight
   int64_t sequences = 0;         // in a micro-step of the chip
 
   int64_t stored_block_weights() const;
+  /// Chips update parts of what is computed.
+  bool scatters_gradients() const { return gathers_weights || gathers_updates; }
 };
 
 /// Of a step without a pipeline that was compiled for `target`.

@@ -117,6 +117,8 @@ TEST(StepPartsTest, ScoresAreOfOneAttentionAndAllSequencesOfTheChip) {
   EXPECT_EQ(one.scores, causal_scores(kQueryHeads));
   EXPECT_EQ(one.scores_letter, 'A');
   EXPECT_EQ(two.scores, 2 * causal_scores(kQueryHeads));
+  EXPECT_EQ(two.scores_with_masked, 2 * one.scores_with_masked);
+  EXPECT_EQ(one.scores_with_masked, one.scores + one.block_scores / 2) << "blocks on the diagonal are whole";
   const StepParts none = parts_with({"model.pattern=E"});
   EXPECT_EQ(none.scores, 0) << "what a gate computes is no score";
   EXPECT_EQ(none.scores_letter, 0);
@@ -161,6 +163,37 @@ TEST(StepPartsTest, GradientsOfAnUpdateAreWholeWhereTheirReductionWaits) {
   EXPECT_EQ(parts_with({"layout.zero=1"}).all_gradients, whole / kDataChips);
   EXPECT_EQ(parts_with({"layout.zero=1", "train.micro_steps=2"}).all_gradients, whole);
   EXPECT_EQ(parts_with({"layout.zero=2", "train.micro_steps=2"}).all_gradients, whole / kDataChips);
+}
+
+// Of a stream of 512 four chips update 128 rows or columns each, which are whole tiles; of 400 they have 100, which are
+// not.
+TEST(StepPartsTest, WeightsAreCopiedWhereTheirPartsFillTiles) {
+  const auto copied = [](const char* hidden) {
+    const StepParts parts = parts_with({"layout.zero=1", std::string("model.hidden=") + hidden});
+    return static_cast<double>(parts.copied_weights) /
+           static_cast<double>(parts.stored_block_weights() + parts.outside_weights);
+  };
+  EXPECT_EQ(copied("512"), 1);
+  EXPECT_LT(copied("400"), 0.6);
+  const StepParts sharded = parts_with();
+  EXPECT_EQ(sharded.copied_weights, sharded.stored_block_weights() + sharded.outside_weights);
+}
+
+TEST(StepPartsTest, SumsOfTableAndHeadAreScatteredBehindMicroStepsWithWholeWeights) {
+  const int64_t elsewhere = f32_bytes(2 * kTableElements) * (kDataChips - 1) / kDataChips;
+  struct Case {
+    const char *zero, *micro_steps;
+    int64_t unscattered;
+    bool sums_whole_head;
+  };
+  const std::vector<Case> cases = {
+      {"1", "2", 0, true}, {"2", "1", 0, false}, {"2", "2", elsewhere, true}, {"3", "2", 0, false}};
+  for (const Case& c : cases) {
+    const StepParts parts = parts_with(
+        {std::string("layout.zero=") + c.zero, "train.batch=8", std::string("train.micro_steps=") + c.micro_steps});
+    EXPECT_EQ(parts.unscattered_sums, c.unscattered) << c.zero << " " << c.micro_steps;
+    EXPECT_EQ(parts.sums_whole_head, c.sums_whole_head) << c.zero << " " << c.micro_steps;
+  }
 }
 
 // Chips of data and expert parallelism have sequences of their own, those of context parallelism parts of one.

@@ -3,8 +3,6 @@
 // differ along the mesh axes of attribute `axes` ("data+expert"), in the order of Mesh::group; `parts` is its size, so
 // that types follow without the mesh. An optional text `cause` says why the compiler placed the node. The partitioner
 // places these ops; what they compute stands in collective_reference.cpp.
-#include <cmath>
-
 #include "megacpp/base/error.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/factor_spec.h"
@@ -126,16 +124,6 @@ HloResults hlo_all_gather(HloWriter& w, const HloArgs& args) {
                 "all_gather_dim = " + std::to_string(args.attrs().list("dims")[i]) + " : i64, " +
                     group_attrs(w, args.attrs()) + ", use_global_device_ids");
   });
-}
-
-constexpr int64_t kSmallestSquare = 16;
-
-// The columns of a square slice, then its rows; else all in one.
-std::vector<GroupStage> scatter_stages(int64_t parts, int64_t chips, const CompilerTraits& compiler) {
-  const int64_t side = std::llround(std::sqrt(static_cast<double>(chips)));
-  if (compiler.has_square_scatters || parts != chips || chips < kSmallestSquare || side * side != chips)
-    return {{.size = parts, .stride = 1}};
-  return {{.size = side, .stride = side}, {.size = side, .stride = 1}};
 }
 
 // A stage leaves each chip the part that the next one divides further: member i of n keeps part i, as after one stage,

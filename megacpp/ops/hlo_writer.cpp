@@ -22,6 +22,8 @@ std::string array(const std::vector<int64_t>& values) {
 constexpr const char* kWholePrecision =
     ", precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]";
 
+constexpr int64_t kSmallestSquare = 16;
+
 bool is_float(const std::string& element) { return element == "f32" || element == "bf16"; }
 
 // A number as MLIR reads it back to the same bits; infinities have no decimal form.
@@ -373,6 +375,13 @@ std::vector<HloValue> HloWriter::write_loop(const LoopCount& count, const std::v
   std::vector<HloValue> results = ops("while", operands, "", types, "({\n" + condition + "}, {\n" + work + "})");
   results.erase(results.begin());
   return results;
+}
+
+std::vector<GroupStage> scatter_stages(int64_t parts, int64_t chips, const CompilerTraits& compiler) {
+  const int64_t side = std::llround(std::sqrt(static_cast<double>(chips)));
+  if (compiler.has_square_scatters || parts != chips || chips < kSmallestSquare || side * side != chips)
+    return {{.size = parts, .stride = 1}};
+  return {{.size = side, .stride = side}, {.size = side, .stride = 1}};
 }
 
 std::string HloWriter::scalar_region(std::string_view op, const std::string& element) const {

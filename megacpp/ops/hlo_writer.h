@@ -50,6 +50,10 @@ struct GroupStage {
   bool operator==(const GroupStage&) const = default;
 };
 
+/// Of a reduce-scatter into `parts` on a mesh of `chips`: the columns of a square slice, then its rows, where the
+/// compiler has none over all of it; else all in one.
+std::vector<GroupStage> scatter_stages(int64_t parts, int64_t chips, const CompilerTraits& compiler);
+
 class HloWriter {
  public:
   /// `mesh` is what collectives run over; `next_channel` numbers them throughout a module.

@@ -361,7 +361,8 @@ void print_errors(const char* name, const std::vector<double>& errors) {
 
 // In loops ZeRO 0 to 2 with recompute and several sequences a chip, tuning rows but for one, and several micro-steps,
 // drawn from a seed and split by their hash: what the rule was mended by, and what judges that. And unrolled blocks,
-// whose rule is coarser: XLA orders the work of all blocks as it likes.
+// whose rule is coarser: XLA orders the work of all blocks as it likes; of the rows that are named by a seed those of
+// seed 771001 were drawn as they came, and judge blind.
 TEST(V6ePlanTest, PlacedStepsAreWithinWhatIsExpected) {
   PlacedErrors looped, unrolled;
   for (const base::Json& json : golden_rows("v6e_placed_steps.jsonl")) {
@@ -378,13 +379,14 @@ TEST(V6ePlanTest, PlacedStepsAreWithinWhatIsExpected) {
   print_errors("unrolled, judging", unrolled.judging);
   print_errors("unrolled, below 2 GiB", unrolled.small);
   ASSERT_GE(looped.judging.size(), 30U);
-  ASSERT_GE(unrolled.judging.size(), 15U);
+  ASSERT_GE(unrolled.judging.size(), 35U);
   EXPECT_LE(median(looped.tuning), 0.05);
   EXPECT_LE(median(looped.judging), 0.05);
   EXPECT_LE(worst(looped.tuning), 0.22) << "scores in bf16 that may be there or not";
   EXPECT_LE(worst(looped.judging), 0.12);
   EXPECT_LE(worst(looped.small), 0.25);
-  EXPECT_LE(worst(unrolled.tuning), 0.12);
+  EXPECT_LE(median(unrolled.tuning), 0.05);
+  EXPECT_LE(worst(unrolled.tuning), 0.33) << "4096 tokens of which fusions make nothing again";
   EXPECT_LE(median(unrolled.judging), 0.05);
   EXPECT_LE(worst(unrolled.judging), 0.12);
 }
