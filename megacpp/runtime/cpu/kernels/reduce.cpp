@@ -12,8 +12,8 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-// Seen as [reduced, kept, inner]: the innermost dimensions that are reduced fold first, row by row, then the rows of
-// what is left add up. Where kept dimensions stand before reduced ones, these are brought to the front.
+// The innermost dimensions that are reduced fold first, row by row; then the rows of what is left, seen as
+// [reduced, kept], add up. Where kept dimensions stand before reduced ones, these are brought to the front in between.
 struct Plan {
   bool needs_copy = false;
   Transposer to_front;
@@ -21,11 +21,13 @@ struct Plan {
   int64_t blocks = 1;     // of the rows, each summed by itself
   int64_t part = 0;       // floats from the sums of a block to those of the next
   int64_t folded_at = 0;  // floats into the workspace
+  int64_t sorted_at = 0;  //
   int64_t parts_at = 0;   //
   bool sum = true;
 };
 
-constexpr int64_t kColumns = 64;  // that a thread adds at least
+constexpr int64_t kColumns = 64;          // that a thread adds at least
+constexpr int64_t kColumnsOfPart = 4096;  // and at most, of one block of rows
 
 void fold_rows(const Plan& plan, const float* x, float* y, base::ThreadPool& pool) {
   pool.parallel_for(plan.reduced * plan.kept, std::max<int64_t>(1, 8192 / std::max<int64_t>(1, plan.inner)),
@@ -55,29 +57,32 @@ void add_all_rows(const Plan& plan, const Rows& rows, const KernelArgs& args) {
   });
 }
 
-// How rows are cut into blocks depends on their number alone, and threads own columns of a block: so the order of
+// How rows and columns are cut depends on their numbers alone, and a thread adds all rows of a part: so the order of
 // additions depends on no thread.
 void fold_columns(const Plan& plan, const float* x, const KernelArgs& args) {
   if (plan.blocks == 1) return add_all_rows(plan, {x, plan.kept, 0, plan.reduced}, args);
-  float* const parts = args.scratch() + plan.parts_at;
-  args.pool.for_each(plan.blocks, [&](int64_t block, int) {
+  float* const sums = args.scratch() + plan.parts_at;
+  const int64_t across = (plan.kept + kColumnsOfPart - 1) / kColumnsOfPart;
+  args.pool.for_each(plan.blocks * across, [&](int64_t part, int) {
+    const int64_t block = part / across, column = part % across * kColumnsOfPart;
     const Rows rows{x, plan.kept, plan.reduced * block / plan.blocks, plan.reduced * (block + 1) / plan.blocks};
-    add_rows(plan, rows, 0, plan.kept, parts + block * plan.part);
+    add_rows(plan, rows, column, std::min(kColumnsOfPart, plan.kept - column), sums + block * plan.part + column);
   });
-  add_all_rows(plan, {parts, plan.part, 0, plan.blocks}, args);
+  add_all_rows(plan, {sums, plan.part, 0, plan.blocks}, args);
 }
 
 void run_reduce(const Plan& plan, const KernelArgs& args) {
   const float* x = args.in(0);
-  if (plan.needs_copy) {
-    plan.to_front.run(x, args.scratch(), args.pool);
-    x = args.scratch();
-  }
   const bool has_rows = plan.reduced != 1;
   if (plan.inner != 1 || !has_rows) {
     float* const folded = has_rows ? args.scratch() + plan.folded_at : args.out(0);
     fold_rows(plan, x, folded, args.pool);
     x = folded;
+  }
+  if (plan.needs_copy) {
+    float* const sorted = args.scratch() + plan.sorted_at;
+    plan.to_front.run(x, sorted, args.pool);
+    x = sorted;
   }
   if (has_rows) fold_columns(plan, x, args);
 }
@@ -90,22 +95,25 @@ Prepared prepare_reduce(const ops::NodeView& view, int) {
   int64_t outer = type.rank();  // dimensions that are not of the innermost reduced ones
   Plan plan;
   for (; outer > 0 && is_reduced(outer - 1); --outer) plan.inner *= type.dim(outer - 1);
-  std::vector<int64_t> order, kept, inner;
-  for (int64_t d = 0; d < type.rank(); ++d) (d >= outer ? inner : is_reduced(d) ? order : kept).push_back(d);
-  for (const int64_t d : order) plan.reduced *= type.dim(d);
-  for (const int64_t d : kept) plan.kept *= type.dim(d);
+  std::vector<int64_t> order, kept;  // of dimensions with more than one element
+  ir::Shape rows;
+  for (int64_t d = 0; d < outer; ++d) {
+    if (type.dim(d) == 1) continue;
+    (is_reduced(d) ? order : kept).push_back(static_cast<int64_t>(rows.size()));
+    (is_reduced(d) ? plan.reduced : plan.kept) *= type.dim(d);
+    rows.push_back(type.dim(d));
+  }
   order.insert(order.end(), kept.begin(), kept.end());
-  order.insert(order.end(), inner.begin(), inner.end());
   plan.sum = view.attrs.text("kind") == "sum";
   plan.blocks = std::clamp<int64_t>(plan.reduced / kRowsOfBlock, 1, kMostBlocks);
   plan.part = (plan.kept + kLine - 1) / kLine * kLine;
   plan.needs_copy = type.elements() > 0 && !std::ranges::is_sorted(order);
   ScratchPlan scratch;
-  if (plan.needs_copy) {
-    plan.to_front = Transposer(type.shape, order);
-    scratch.book(type.elements());
-  }
   if (plan.inner != 1) plan.folded_at = scratch.book(plan.reduced * plan.kept);
+  if (plan.needs_copy) {
+    plan.to_front = Transposer(rows, order);
+    plan.sorted_at = scratch.book(plan.reduced * plan.kept);
+  }
   if (plan.blocks > 1) plan.parts_at = scratch.book(plan.blocks * plan.part);
   return {.run = [plan](const KernelArgs& args) { run_reduce(plan, args); }, .workspace_bytes = scratch.bytes()};
 }
@@ -117,18 +125,19 @@ Prepared prepare_cumsum(const ops::NodeView& view, int) {
   const int64_t outer = type.elements() / std::max<int64_t>(1, size * inner);
   const bool reverse = view.attrs.flag("reverse");
   return {.run = [=](const KernelArgs& args) {
-    args.pool.parallel_for(outer, std::max<int64_t>(1, 8192 / (size * inner)), [&](int64_t begin, int64_t end, int) {
-      for (int64_t o = begin; o < end; ++o) {
-        for (int64_t t = 0; t < size; ++t) {
-          const int64_t at = (o * size + (reverse ? size - 1 - t : t)) * inner;
-          const int64_t before = at + (reverse ? inner : -inner);
-          if (t == 0)
-            row_scale(1.0F, args.in(0) + at, args.out(0) + at, inner);
-          else
-            row_add(args.in(0) + at, args.out(0) + before, args.out(0) + at, inner);
-        }
-      }
-    });
+    args.pool.parallel_for(outer, std::max<int64_t>(1, 8192 / std::max<int64_t>(1, size * inner)),
+                           [&](int64_t begin, int64_t end, int) {
+                             for (int64_t o = begin; o < end; ++o) {
+                               for (int64_t t = 0; t < size; ++t) {
+                                 const int64_t at = (o * size + (reverse ? size - 1 - t : t)) * inner;
+                                 const int64_t before = at + (reverse ? inner : -inner);
+                                 if (t == 0)
+                                   row_scale(1.0F, args.in(0) + at, args.out(0) + at, inner);
+                                 else
+                                   row_add(args.in(0) + at, args.out(0) + before, args.out(0) + at, inner);
+                               }
+                             }
+                           });
   }};
 }
 

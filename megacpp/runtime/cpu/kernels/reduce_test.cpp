@@ -50,7 +50,8 @@ class ReduceKernelTest : public testing::TestWithParam<Reduction> {};
 INSTANTIATE_TEST_SUITE_P(
     Shapes, ReduceKernelTest,
     testing::Values(Reduction{"RowsInBlocks", {300, 5}, {0}}, Reduction{"FewLongRows", {3, 1000}, {0}},
-                    Reduction{"BlocksOfLongRows", {200, 130}, {0}}, Reduction{"OuterAndInner", {200, 3, 7}, {0, 2}},
+                    Reduction{"BlocksOfLongRows", {200, 130}, {0}}, Reduction{"BlocksInParts", {130, 9001}, {0}},
+                    Reduction{"BehindOne", {1, 300, 5}, {1}}, Reduction{"OuterAndInner", {200, 3, 7}, {0, 2}},
                     Reduction{"BehindAKeptOne", {3, 200, 2, 5}, {1, 3}}, Reduction{"BetweenKeptOnes", {4, 150, 6}, {1}},
                     Reduction{"Inner", {40, 33}, {1}}, Reduction{"Everything", {130, 9}, {0, 1}},
                     Reduction{"Nothing", {12, 5}, {}}, Reduction{"NoRows", {0, 5}, {0}},
