@@ -99,12 +99,12 @@ class TileMachine {
   int slots_ = 0;
 
   ir::Shape dims_;             // merged iteration dimensions; the last is the tile direction
-  int64_t kept_rows_ = 1;      // iterations of the dimensions that no fold removes
-  int64_t tiles_ = 0;          // tiles of one kept row (of everything when nothing folds)
+  int64_t kept_rows_ = 1;      // iterations of the dimensions that no fold removes; 1 where rows share tiles
+  int64_t tiles_ = 0;          // tiles of one kept row; of everything where nothing folds or rows share tiles
   int64_t tiles_per_row_ = 0;  // tiles along the last dimension
   int64_t rows_per_tile_ = 1;  // more where rows are short, and none is shared by tiles
   int64_t rows_ = 0;           // of all dimensions but the last
-  int64_t blocks_ = 1;         // per kept row; fixed by the shape alone
+  int64_t blocks_ = 1;         // of these tiles; fixed by the shape alone
   int64_t workspace_bytes_ = 0;
   int64_t slot_bytes_ = 0;  // per thread
 };

@@ -80,7 +80,7 @@ TEST(TileMachineTest, ElementwiseOverSizesAroundTheTile) {
 TEST(TileMachineTest, BroadcastsAlongEveryDimension) {
   // Rows that fill tiles, and rows of which many share one.
   for (const ir::Shape& shape :
-       {ir::Shape{3, 5, 70}, ir::Shape{3, 5, 700}, ir::Shape{30, 90, 2}, ir::Shape{7, 130, 3}}) {
+       {ir::Shape{3, 5, 70}, ir::Shape{3, 5, 700}, ir::Shape{30, 90, 2}, ir::Shape{7, 130, 3}, ir::Shape{101, 93, 2}}) {
     const int64_t a = shape[0], b = shape[1], c = shape[2];
     const std::vector<std::pair<std::string, ir::Shape>> maps = {
         {"in()", {}},        {"in(0)", {a}},      {"in(1)", {b}},      {"in(2)", {c}},
@@ -115,7 +115,8 @@ TEST(TileMachineTest, ResultsOfEveryDtype) {
 }
 
 TEST(TileMachineTest, ResultMayLieOnAnOperandThatIsStillFoldedOrStored) {
-  for (const ir::Shape& shape : {ir::Shape{5, 700}, ir::Shape{700, 5}})
+  // Of the last, several blocks with several rows to a tile.
+  for (const ir::Shape& shape : {ir::Shape{5, 700}, ir::Shape{700, 5}, ir::Shape{9001, 5}})
     for (const int operand : {0, 1}) {
       const ops::Types operands = {{kF32, shape}, {kF32, shape}};
       expect_reference({shape, "in(0,1) in(0,1) mul(%0,%1) add(%2,%0) out(%3)", "f32", operands}, 1e-5, operand);
@@ -129,7 +130,7 @@ TEST(TileMachineTest, ResultMayLieOnAnOperandThatIsStillFoldedOrStored) {
 }
 
 TEST(TileMachineTest, SumsOfRowsMayLieOnWhatEveryRowIsGiven) {
-  for (const ir::Shape& shape : {ir::Shape{5, 700}, ir::Shape{700, 5}})
+  for (const ir::Shape& shape : {ir::Shape{5, 700}, ir::Shape{700, 5}, ir::Shape{9001, 5}})
     expect_reference({shape, "in(0,1) in(0) mul(%0,%1) sum(%2;1)", "f32", {{kF32, shape}, {kF32, {shape[0]}}}}, 2e-5,
                      1);
 }
