@@ -126,6 +126,7 @@ std::string rates_text(const hw::HostRates& rates) {
   row("elementwise operations beside memory", rates.elementwise_per_second, "billion");
   for (const hw::MoveRate& move : rates.moves)
     row(fmt::format("read and written, {} after it was", human_bytes(move.distance)), move.bytes_per_second, "GB");
+  table.add({"rates of arithmetic are of what was touched within", human_bytes(rates.near_distance)});
   row("operations told to all cores", rates.launch_seconds > 0 ? 1 / rates.launch_seconds : 0, "million", 1e6);
   return fmt::format("{}{}, {}; measured {}\n\n{}", base::counted(rates.cores, "core"),
                      rates.processor.empty() ? "" : " of " + rates.processor, human_bytes(rates.memory), rates.date,

@@ -71,22 +71,20 @@ NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::Node
   const std::string_view dtype = view.operands.empty() ? "f32" : ir::dtype_name(view.operands[0].dtype);
   const ops::Cost own = op.cost(view);
   const ops::Cost cost = compiler == Compiler::xla && op.cost_by_xla ? op.cost_by_xla(view) : own;
-  const double rows = use ? use->rows : 1;
-  const double at_peak = rows * cost.flops / matrix_rate(device, dtype).flops_per_second;
-  const double once = bytes_of(view.operands) + bytes_of(view.results);
+  const double at_peak = (use ? use->rows : 1) * cost.flops / matrix_rate(device, dtype).flops_per_second;
+  const double once = use ? use->bytes : bytes_of(view.operands) + bytes_of(view.results);
   // Elementwise programs find what was just made near; what other kernels do beside reading and writing has no rate,
   // and takes as long as if they did not.
   const bool is_near = use && op.work != ops::Work::traffic;
-  const double once_moved = is_near ? rows * use->seconds : once / device.memory_bytes_per_second;
+  const double once_moved = is_near ? use->seconds : once / device.memory_bytes_per_second;
   const double traffic = once_moved + own.bytes / device.memory_bytes_per_second;
   const hw::ScoreRates& scores = op.work == ops::Work::attention_grad ? device.score_grads : device.scores;
   double arithmetic = at_peak / share_of_peak(device, op.work, last_dim(view.operands)) +
                       seconds_at(cost.exponentials, scores.exponentials) + seconds_at(cost.rows, scores.rows) +
                       seconds_at(cost.positions, device.ssd_positions_per_second);
-  if (op.work == ops::Work::product) arithmetic += rows * seconds_at(once, device.product_bytes_per_second);
+  if (op.work == ops::Work::product) arithmetic += seconds_at(once, device.product_bytes_per_second);
   // Rates of arithmetic were measured with all that it reads and writes near.
-  const double wait = op.work == ops::Work::product ? device.product_wait : 1;
-  if (use) arithmetic += rows * wait * (use->seconds - use->near);
+  if (use) arithmetic += (op.work == ops::Work::product ? device.product_wait : 1) * use->waiting;
   const double between = has_parts_in_memory(device) ? cost.bytes : own.bytes;
   const double moved = (once_moved + between / device.memory_bytes_per_second) / known_or_all(device.reached.traffic);
   // Kernels of this machine read a tile, compute and write it, one after the other.

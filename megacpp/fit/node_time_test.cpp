@@ -173,14 +173,17 @@ TEST(NodeTimeTest, WhatIsFurtherAwayTakesLonger) {
   const auto product = [&](const NodeUse& use) {
     return node_time(chip, ops::op_def("dot"), {operands, results, attrs}, Compiler::ours, use).seconds;
   };
-  EXPECT_DOUBLE_EQ(product({.seconds = 2, .near = 2}), 8);
-  EXPECT_DOUBLE_EQ(product({.seconds = 5, .near = 2}), 8 + 3);
-  EXPECT_DOUBLE_EQ(product({.seconds = 5, .near = 2, .rows = 0.5}), 4 + 1.5) << "half of the rows";
+  EXPECT_DOUBLE_EQ(product({.seconds = 2}), 8);
+  EXPECT_DOUBLE_EQ(product({.seconds = 5, .waiting = 3}), 8 + 3);
+  EXPECT_DOUBLE_EQ(product({.seconds = 5, .waiting = 3, .rows = 0.5}), 4 + 3) << "half of the rows";
   chip.product_wait = 2;
-  EXPECT_DOUBLE_EQ(product({.seconds = 5, .near = 2}), 8 + 2 * 3);
+  EXPECT_DOUBLE_EQ(product({.seconds = 5, .waiting = 3}), 8 + 2 * 3);
+  chip.product_bytes_per_second = 16;
+  EXPECT_DOUBLE_EQ(product({.bytes = 32}), 8 + 2) << "of rows in use alone";
   const ops::Types x = {{ir::DType::f32, {64}}};
   const auto moved = [&](const char* op, const ir::Attrs& of) {
-    return node_time(toy(), ops::op_def(op), {x, x, of}, Compiler::ours, NodeUse{.seconds = 0.125, .near = 0.0625})
+    return node_time(toy(), ops::op_def(op), {x, x, of}, Compiler::ours,
+                     NodeUse{.bytes = 512, .seconds = 0.125, .waiting = 0.0625})
         .seconds;
   };
   EXPECT_DOUBLE_EQ(moved("fused", {{"program", "in(0) neg(%0) out(%1)"}, {"dtypes", "f32"}, {"shape", ir::Shape{64}}}),

@@ -8,60 +8,79 @@
 namespace megacpp::fit {
 namespace {
 
-NodeUse use_node(const ir::Graph& graph, const ir::Node& node, const memory::ProgramPlan& plan, const hw::Chip& device,
-                 TouchedBytes& arena) {
-  NodeUse use;
-  for (const std::vector<ir::ValueId>* values : {&node.operands, &node.results})
-    for (const ir::ValueId value : *values) {
-      if (plan.value_space[value.index] != memory::Space::device) continue;
-      const int64_t bytes = graph.type(value).bytes();
-      use.seconds += arena.touch(device, plan.value_offset[value.index], bytes);
-      use.near += static_cast<double>(bytes) * hw::move_seconds(device, 0);
-    }
-  return use;
-}
-
 // Rows are [b, c, experts, places, h], and come from tokens with slots [b, c, tokens, choices].
 constexpr size_t kRowsRank = 5, kExperts = 2, kPlaces = 3;
 
-/// By places of an expert.
-std::map<int64_t, double> rows_in_use(const ir::Graph& graph) {
-  std::map<int64_t, double> shares;
+bool are_rows(const ir::TensorType& type) { return type.shape.size() == kRowsRank; }
+
+/// By value, the slots of a chunk's tokens that its rows of all experts come from; 0: they are no such rows.
+std::vector<int64_t> slots_of_rows(const ir::Graph& graph) {
+  std::vector<int64_t> slots(graph.values().size(), 0);
   for (const ir::Node& node : graph.nodes()) {
-    if (node.op != "dispatch") continue;
-    const ir::Shape &rows = graph.type(node.results[0]).shape, &slots = graph.type(node.operands[1]).shape;
-    if (rows.size() != kRowsRank) continue;
-    const auto chosen = static_cast<double>(slots[2] * slots[3]);
-    shares[rows[kPlaces]] = std::min(1.0, chosen / static_cast<double>(rows[kExperts] * rows[kPlaces]));
+    int64_t found = 0;
+    for (const ir::ValueId operand : node.operands) found = std::max(found, slots[operand.index]);
+    if (node.op == "dispatch") {
+      const ir::Shape& shape = graph.type(node.operands[1]).shape;
+      found = shape[2] * shape[3];
+    }
+    for (const ir::ValueId result : node.results)
+      if (are_rows(graph.type(result))) slots[result.index] = found;
   }
-  return shares;
+  return slots;
 }
 
-std::vector<NodeUse> use_program(const ir::Graph& graph, const memory::ProgramPlan& plan, const hw::Chip& device,
-                                 TouchedBytes& arena) {
-  const std::map<int64_t, double> shares = rows_in_use(graph);
-  std::vector<NodeUse> uses(graph.nodes().size());
-  for (size_t n = 0; n < uses.size(); ++n) {
-    const ir::Node& node = graph.nodes()[n];
-    const ops::OpDef& op = ops::op_def(node.op);
-    if (!op.is_work()) continue;
-    uses[n] = use_node(graph, node, plan, device, arena);
-    if (op.work != ops::Work::product) continue;
-    const ir::Shape& rows = graph.type(node.operands[0]).shape;
-    const auto share = rows.size() == kRowsRank ? shares.find(rows[kPlaces]) : shares.end();
-    if (share != shares.end()) uses[n].rows = share->second;
+/// Of one program, in a mesh where experts are split into so many parts.
+class ProgramUse {
+ public:
+  ProgramUse(const ir::Graph& graph, const memory::ProgramPlan& plan, int64_t expert_parts, const hw::Chip& device)
+      : graph_(graph), plan_(plan), slots_(slots_of_rows(graph)), expert_parts_(expert_parts), device_(device) {}
+
+  NodeUse of(const ir::Node& node, TouchedBytes& arena) const {
+    NodeUse use;
+    const bool has_spare_places = ops::op_def(node.op).work == ops::Work::product;
+    for (const std::vector<ir::ValueId>* values : {&node.operands, &node.results})
+      for (const ir::ValueId value : *values) {
+        if (plan_.value_space[value.index] != memory::Space::device) continue;
+        const double share = has_spare_places ? share_in_use(value) : 1;
+        use.rows = std::min(use.rows, share);
+        add(value, share, arena, use);
+      }
+    return use;
   }
-  return uses;
-}
+
+ private:
+  void add(ir::ValueId value, double share, TouchedBytes& arena, NodeUse& use) const {
+    const int64_t all = graph_.type(value).bytes();
+    const double bytes = share * static_cast<double>(all);
+    const double seconds = share * arena.touch(device_.moves, plan_.value_offset[value.index], all);
+    const double near = hw::move_seconds(device_.moves, static_cast<double>(device_.near_distance));
+    use.bytes += bytes;
+    use.seconds += seconds;
+    use.waiting += std::max(0.0, seconds - bytes * near);
+  }
+
+  double share_in_use(ir::ValueId value) const {
+    if (slots_[value.index] == 0) return 1;
+    const ir::Shape& rows = graph_.type(value).shape;
+    const int64_t places = rows[kExperts] * expert_parts_ * rows[kPlaces];
+    return std::min(1.0, static_cast<double>(slots_[value.index]) / static_cast<double>(places));
+  }
+
+  const ir::Graph& graph_;
+  const memory::ProgramPlan& plan_;
+  std::vector<int64_t> slots_;
+  int64_t expert_parts_;
+  const hw::Chip& device_;
+};
 
 }  // namespace
 
-double TouchedBytes::seconds_of(const hw::Chip& chip, int64_t bytes, int64_t at) const {
+double TouchedBytes::seconds_of(const std::vector<hw::MoveRate>& moves, int64_t bytes, int64_t at) const {
   const int64_t distance = std::min(touched_ - at, arena_bytes_);
-  return static_cast<double>(bytes) * hw::move_seconds(chip, static_cast<double>(distance));
+  return static_cast<double>(bytes) * hw::move_seconds(moves, static_cast<double>(distance));
 }
 
-double TouchedBytes::touch(const hw::Chip& chip, int64_t offset, int64_t bytes) {
+double TouchedBytes::touch(const std::vector<hw::MoveRate>& moves, int64_t offset, int64_t bytes) {
   const int64_t end = offset + bytes;
   double seconds = 0;
   int64_t known = 0;
@@ -71,28 +90,31 @@ double TouchedBytes::touch(const hw::Chip& chip, int64_t offset, int64_t bytes) 
     const auto [begin, old] = *piece;
     const int64_t overlap = std::min(end, old.end) - std::max(offset, begin);
     known += overlap;
-    seconds += seconds_of(chip, overlap, old.at);
+    seconds += seconds_of(moves, overlap, old.at);
     piece = pieces_.erase(piece);
     if (begin < offset) pieces_[begin] = {offset, old.at};
     if (old.end > end) piece = pieces_.insert_or_assign(end, Piece{old.end, old.at}).first;
   }
-  seconds += seconds_of(chip, bytes - known, touched_ - arena_bytes_);
+  seconds += seconds_of(moves, bytes - known, touched_ - arena_bytes_);
   touched_ += bytes;
   if (bytes > 0) pieces_[offset] = {end, touched_};
   return seconds;
 }
 
-std::vector<std::vector<NodeUse>> uses_in_step(const compile::StagePrograms& chip, const hw::Chip& device) {
-  const auto has_offsets = [&](size_t program) {
-    return chip.memory.programs[program].value_offset.size() == chip.programs[program].graph.values().size();
-  };
-  if (device.moves.empty() || chip.programs.empty() || !has_offsets(0)) return {};
-  TouchedBytes arena(chip.memory.total_bytes);
+std::vector<std::vector<NodeUse>> uses_in_step(const compile::StagePrograms& chip, const ir::Mesh& mesh,
+                                               const hw::Chip& device) {
   std::vector<std::vector<NodeUse>> uses;
+  if (device.moves.empty()) return uses;
+  TouchedBytes arena(chip.memory.total_bytes);
   for (const bool is_first_step : {true, false})
-    for (size_t program = 0; program < chip.programs.size(); ++program) {
-      std::vector<NodeUse> nodes =
-          use_program(chip.programs[program].graph, chip.memory.programs[program], device, arena);
+    for (size_t p = 0; p < chip.programs.size(); ++p) {
+      const ir::Graph& graph = chip.programs[p].graph;
+      const memory::ProgramPlan& plan = chip.memory.programs[p];
+      if (plan.value_offset.size() != graph.values().size()) return {};
+      const ProgramUse program(graph, plan, mesh.size(ir::axes_named(mesh, "expert")), device);
+      std::vector<NodeUse> nodes(graph.nodes().size());
+      for (size_t n = 0; n < nodes.size(); ++n)
+        if (ops::op_def(graph.nodes()[n].op).is_work()) nodes[n] = program.of(graph.nodes()[n], arena);
       if (!is_first_step) uses.push_back(std::move(nodes));
     }
   return uses;

@@ -14,12 +14,13 @@
 
 namespace megacpp::fit {
 
+/// Of places for rows of experts those count that hold one where experts get equally many: our kernels multiply no
+/// others.
 struct NodeUse {
-  double seconds = 0;  // that moving operands and results takes from where they are
-  double near = 0;     // and if all had just been touched
-  /// Of places for rows of experts the share that holds one where experts get equally many: our kernels multiply no
-  /// others.
-  double rows = 1;
+  double bytes = 0;    // of operands and results
+  double seconds = 0;  // that moving them takes from where they are
+  double waiting = 0;  // how much of that is because they are further away than hw::Chip::near_distance
+  double rows = 1;     // share of the places for rows that counts
 };
 
 /// When the bytes of an arena were touched last.
@@ -28,14 +29,14 @@ class TouchedBytes {
   explicit TouchedBytes(int64_t arena_bytes) : arena_bytes_(arena_bytes) {}
   /// Touches [offset, offset + bytes); returns what that takes. What was touched never, or longer ago than the arena
   /// has bytes, is as far away as all of it.
-  double touch(const hw::Chip& chip, int64_t offset, int64_t bytes);
+  double touch(const std::vector<hw::MoveRate>& moves, int64_t offset, int64_t bytes);
 
  private:
   struct Piece {
     int64_t end;
     int64_t at;  // bytes that had been touched before
   };
-  double seconds_of(const hw::Chip& chip, int64_t bytes, int64_t at) const;
+  double seconds_of(const std::vector<hw::MoveRate>& moves, int64_t bytes, int64_t at) const;
 
   int64_t arena_bytes_;
   int64_t touched_ = 0;
@@ -43,7 +44,8 @@ class TouchedBytes {
 };
 
 /// By program and node, of a step that is not the first; empty for a chip that has no such rates, or whose buffers have
-/// no offsets. Programs count as if each ran once in a step, in their order.
-std::vector<std::vector<NodeUse>> uses_in_step(const compile::StagePrograms& programs, const hw::Chip& device);
+/// no offsets. Programs count as if each ran once in a step, in their order. `mesh` is what they were compiled for.
+std::vector<std::vector<NodeUse>> uses_in_step(const compile::StagePrograms& programs, const ir::Mesh& mesh,
+                                               const hw::Chip& device);
 
 }  // namespace megacpp::fit

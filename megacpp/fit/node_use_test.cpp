@@ -15,35 +15,30 @@ namespace megacpp::fit {
 namespace {
 
 /// A byte takes a second where 4 bytes were touched since, 3 where 16 were, and 8 from memory.
-hw::Chip near_and_far() {
-  hw::Chip chip;
-  chip.memory_bytes_per_second = 1.0 / 8;
-  chip.moves = {{.distance = 4, .bytes_per_second = 1}, {.distance = 16, .bytes_per_second = 1.0 / 3}};
-  return chip;
-}
+const std::vector<hw::MoveRate> kNearAndFar = {{.distance = 4, .bytes_per_second = 1},
+                                               {.distance = 16, .bytes_per_second = 1.0 / 3},
+                                               {.distance = 17, .bytes_per_second = 1.0 / 8}};
 
 TEST(NodeUseTest, MovingTakesLongerTheLongerAgoAPlaceWasTouched) {
-  const hw::Chip chip = near_and_far();
-  EXPECT_DOUBLE_EQ(hw::move_seconds(chip, 0), 1);
-  EXPECT_DOUBLE_EQ(hw::move_seconds(chip, 4), 1);
-  EXPECT_DOUBLE_EQ(hw::move_seconds(chip, 8), 2) << "half of the way by its logarithm";
-  EXPECT_DOUBLE_EQ(hw::move_seconds(chip, 16), 3);
-  EXPECT_DOUBLE_EQ(hw::move_seconds(chip, 17), 8) << "beyond the last, from memory";
+  EXPECT_DOUBLE_EQ(hw::move_seconds(kNearAndFar, 0), 1);
+  EXPECT_DOUBLE_EQ(hw::move_seconds(kNearAndFar, 4), 1);
+  EXPECT_DOUBLE_EQ(hw::move_seconds(kNearAndFar, 8), 2) << "half of the way by its logarithm";
+  EXPECT_DOUBLE_EQ(hw::move_seconds(kNearAndFar, 16), 3);
+  EXPECT_DOUBLE_EQ(hw::move_seconds(kNearAndFar, 18), 8) << "beyond the last, from memory";
 }
 
 TEST(NodeUseTest, WhatWasJustTouchedIsNear) {
-  const hw::Chip chip = near_and_far();
   TouchedBytes arena(100);
-  EXPECT_DOUBLE_EQ(arena.touch(chip, 0, 10), 80) << "never touched before";
-  EXPECT_DOUBLE_EQ(arena.touch(chip, 0, 10), 10);
-  EXPECT_DOUBLE_EQ(arena.touch(chip, 5, 10), 5 + 5 * 8) << "half of it is new";
-  EXPECT_DOUBLE_EQ(arena.touch(chip, 2, 2), 2 * (1 + std::log2(10.0 / 4))) << "10 bytes ago, and left where it was";
+  EXPECT_DOUBLE_EQ(arena.touch(kNearAndFar, 0, 10), 80) << "never touched before";
+  EXPECT_DOUBLE_EQ(arena.touch(kNearAndFar, 0, 10), 10);
+  EXPECT_DOUBLE_EQ(arena.touch(kNearAndFar, 5, 10), 5 + 5 * 8) << "half of it is new";
+  EXPECT_DOUBLE_EQ(arena.touch(kNearAndFar, 2, 2), 2 * (1 + std::log2(10.0 / 4)))
+      << "10 bytes ago, and left where it was";
 }
 
 // Against a list with the moment of every byte.
 TEST(NodeUseTest, PiecesAreWhatEveryByteByItselfIs) {
   constexpr int64_t kArena = 64;
-  const hw::Chip chip = near_and_far();
   TouchedBytes arena(kArena);
   std::vector<int64_t> last(kArena, -kArena);
   int64_t touched = 0;
@@ -53,27 +48,31 @@ TEST(NodeUseTest, PiecesAreWhatEveryByteByItselfIs) {
     const auto bytes = static_cast<int64_t>(random() % static_cast<uint32_t>(kArena - begin + 1));
     double seconds = 0;
     for (int64_t at = begin; at < begin + bytes; ++at)
-      seconds += hw::move_seconds(chip, static_cast<double>(std::min(touched - last[static_cast<size_t>(at)], kArena)));
+      seconds +=
+          hw::move_seconds(kNearAndFar, static_cast<double>(std::min(touched - last[static_cast<size_t>(at)], kArena)));
     touched += bytes;
     std::fill_n(last.begin() + begin, bytes, touched);
-    EXPECT_NEAR(arena.touch(chip, begin, bytes), seconds, 1e-9) << i;
+    EXPECT_NEAR(arena.touch(kNearAndFar, begin, bytes), seconds, 1e-9) << i;
   }
 }
 
 struct Step {
-  explicit Step(const std::vector<std::string>& settings)
+  explicit Step(const std::vector<std::string>& settings, const char* target = "host:1")
       : compiled(make_estimate(recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings),
-                               testing_support::test_assumptions("host:1"))
+                               testing_support::test_assumptions(target))
                      .compiled) {}
   const compile::StagePrograms& chip() const { return compiled.stages[0]; }
+  std::vector<std::vector<NodeUse>> uses(const hw::Chip& device) const {
+    return uses_in_step(chip(), compiled.mesh, device);
+  }
   /// Of nodes of the op in the micro-step.
   std::vector<NodeUse> of(const std::string& op, const hw::Chip& device) const {
-    const auto uses = uses_in_step(chip(), device);
+    const auto found_uses = uses(device);
     const size_t program = chip().index_of(compile::ProgramKind::micro_step);
     const std::vector<ir::Node>& nodes = chip().programs[program].graph.nodes();
     std::vector<NodeUse> found;
     for (size_t n = 0; n < nodes.size(); ++n)
-      if (nodes[n].op == op) found.push_back(uses.at(program).at(n));
+      if (nodes[n].op == op) found.push_back(found_uses.at(program).at(n));
     return found;
   }
   compile::Compiled compiled;
@@ -84,6 +83,7 @@ hw::Chip with_cache() {
   hw::Chip chip;
   chip.memory_bytes_per_second = 1e9;
   chip.moves = {{.distance = 1 << 20, .bytes_per_second = 8e9}, {.distance = 1 << 21, .bytes_per_second = 1e9}};
+  chip.near_distance = 1 << 20;
   return chip;
 }
 
@@ -92,18 +92,25 @@ TEST(NodeUseTest, NothingIsNearerThanNearOrFurtherThanMemory) {
   const std::vector<NodeUse> products = step.of("dot", with_cache());
   ASSERT_FALSE(products.empty());
   for (const NodeUse& use : products) {
-    EXPECT_GE(use.seconds, use.near * (1 - 1e-12));
-    EXPECT_LE(use.seconds, 8 * use.near * (1 + 1e-12));
+    EXPECT_GE(use.seconds, use.bytes / 8e9 * (1 - 1e-12));
+    EXPECT_LE(use.seconds, use.bytes / 1e9 * (1 + 1e-12));
+    EXPECT_NEAR(use.waiting, use.seconds - use.bytes / 8e9, 1e-12);
   }
-  const auto is_far = [](const NodeUse& use) { return use.seconds > 1.01 * use.near; };
-  EXPECT_TRUE(std::ranges::any_of(products, is_far)) << "weights were touched a step ago";
+  const auto waits = [](const NodeUse& use) { return use.waiting > 0.01 * use.seconds; };
+  EXPECT_TRUE(std::ranges::any_of(products, waits)) << "weights were touched a step ago";
 }
 
 TEST(NodeUseTest, SmallStepsStayInTheCaches) {
   hw::Chip chip = with_cache();
-  chip.moves[0].distance = int64_t{1} << 40;
-  for (const NodeUse& use : Step({"model.depth=4", "train.sequence=64"}).of("dot", chip))
-    EXPECT_NEAR(use.seconds, use.near, 1e-12);
+  chip.moves = {{.distance = int64_t{1} << 40, .bytes_per_second = 8e9}};
+  for (const NodeUse& use : Step({"model.depth=4", "train.sequence=64"}).of("dot", chip)) EXPECT_LT(use.waiting, 1e-12);
+}
+
+// Rates of arithmetic have waited for that themselves.
+TEST(NodeUseTest, WhatIsNearerThanRatesWereMeasuredAtSavesNothing) {
+  hw::Chip chip = with_cache();
+  chip.near_distance = int64_t{1} << 40;
+  for (const NodeUse& use : Step({"model.depth=4", "train.sequence=64"}).of("dot", chip)) EXPECT_EQ(use.waiting, 0);
 }
 
 TEST(NodeUseTest, PlacesBeyondEvenlyLoadedExpertsHoldNoRows) {
@@ -116,10 +123,22 @@ TEST(NodeUseTest, PlacesBeyondEvenlyLoadedExpertsHoldNoRows) {
   for (const NodeUse& use : step.of("dot", with_cache())) EXPECT_EQ(use.rows, 1);
 }
 
+// A chip with a part of the experts has the slots of all tokens, or all experts' rows of its own tokens.
+TEST(NodeUseTest, PlacesOfSplitExpertsHoldRowsOfTheirOwn) {
+  for (const char* dispatcher : {"allgather", "alltoall"}) {
+    const Step step({"model.depth=4", "train.sequence=64", "train.batch=2", "layout.expert_parallel=2",
+                     "model.feed_forward.capacity_factor=1.25", std::string("layout.dispatcher=") + dispatcher},
+                    "host:2");
+    const std::vector<NodeUse> products = step.of("ragged_dot", with_cache());
+    ASSERT_FALSE(products.empty());
+    for (const NodeUse& use : products) EXPECT_DOUBLE_EQ(use.rows, 0.8) << dispatcher;
+  }
+}
+
 TEST(NodeUseTest, OfChipsWithoutMeasuredCachesNothingIsKnown) {
   hw::Chip chip = with_cache();
   chip.moves.clear();
-  EXPECT_TRUE(uses_in_step(Step({"model.depth=4"}).chip(), chip).empty());
+  EXPECT_TRUE(Step({"model.depth=4"}).uses(chip).empty());
 }
 
 }  // namespace

@@ -76,13 +76,6 @@ double least_bytes(const plan::StateBytes& state, const plan::Plan& plan) {
 /// Part of its bytes that each of a group of n passes on.
 double passed_on(int64_t n) { return number(n - 1) / number(n); }
 
-ir::Axes axes_named(const ir::Mesh& mesh, std::string_view name) {
-  ir::Axes axes;
-  for (size_t a = 0; a < mesh.axes().size(); ++a)
-    if (mesh.axes()[a].name.starts_with(name)) axes.push_back(static_cast<ir::AxisId>(a));
-  return axes;
-}
-
 /// Bytes or seconds of one twin, by its batch.
 struct ByBatch {
   double few, many;
@@ -179,19 +172,19 @@ double QuickEstimator::traffic_seconds(const LayoutChoice& c, const plan::Plan& 
   // Into and out of every block, forward and backward.
   double waiting = 0;
   if (c.tensor > 1)
-    waiting +=
-        seconds(Route::ring, 4 * stream * passed_on(c.tensor) * blocks, 4 * steps * blocks, axes_named(mesh, "model"));
+    waiting += seconds(Route::ring, 4 * stream * passed_on(c.tensor) * blocks, 4 * steps * blocks,
+                       ir::axes_named(mesh, "model"));
   for (const recipe::BlockType& type : recipe::block_types(recipe_.model)) {
     const blocks::Traits traits = type.traits();
     const double of_type = number(type.blocks) / number(c.pipeline);
     if (c.expert > 1 && traits.router.experts > 0) {
       const double sent = stream * number(traits.router.top_k) / number(c.tensor) * passed_on(c.expert);
-      waiting += seconds(Route::all_pairs, 4 * sent * of_type, 4 * steps * of_type, axes_named(mesh, "expert"));
+      waiting += seconds(Route::all_pairs, 4 * sent * of_type, 4 * steps * of_type, ir::axes_named(mesh, "expert"));
     }
     if (c.context > 1) {
       const double keys = tokens * number(traits.ring_elements) * element_bytes_ / number(c.tensor);
       const double turns = number(c.context - 1) * of_type;  // to the next chip, as often as there are others
-      waiting += seconds(Route::one_peer, 3 * keys * turns, 4 * steps * turns, axes_named(mesh, "context"));
+      waiting += seconds(Route::one_peer, 3 * keys * turns, 4 * steps * turns, ir::axes_named(mesh, "context"));
     }
   }
   // Weights and gradients travel beside the work.

@@ -193,7 +193,7 @@ StageStep step_of(const compile::Compiled& compiled, const compile::StageProgram
   std::vector<int64_t> runs(chip.programs.size(), 0);
   for (const compile::Action& action : chip.step) ++runs[action.program];
   Walk walk(compiled, slice, compiler);
-  const std::vector<std::vector<NodeUse>> uses = uses_in_step(chip, hw::device_of(slice.chip));
+  const std::vector<std::vector<NodeUse>> uses = uses_in_step(chip, compiled.mesh, hw::device_of(slice.chip));
   StageStep step;
   for (size_t p = 0; p < chip.programs.size(); ++p)
     step.work.programs.push_back(

@@ -90,7 +90,8 @@ Chip device_of(const Chip& chip) {
   device.usable_bytes /= chip.devices;
   if (device.reserved_bytes) *device.reserved_bytes /= chip.devices;
   device.memory_bytes_per_second *= share;
-  for (MoveRate& move : device.moves) move.bytes_per_second *= share;
+  device.moves = shared_moves(chip.moves, chip.devices);
+  device.near_distance /= chip.devices;
   device.product_bytes_per_second *= share;
   for (ScoreRates* const rates : {&device.scores, &device.score_grads}) {
     rates->exponentials *= share;
@@ -103,12 +104,20 @@ Chip device_of(const Chip& chip) {
   return device;
 }
 
-double move_seconds(const Chip& chip, double distance) {
-  const auto far = std::ranges::find_if(
-      chip.moves, [&](const MoveRate& move) { return static_cast<double>(move.distance) >= distance; });
-  if (far == chip.moves.end()) return 1 / chip.memory_bytes_per_second;
+std::vector<MoveRate> shared_moves(std::vector<MoveRate> moves, int64_t sharers) {
+  for (MoveRate& move : moves) {
+    move.distance = std::max<int64_t>(1, move.distance / sharers);
+    move.bytes_per_second /= static_cast<double>(sharers);
+  }
+  return moves;
+}
+
+double move_seconds(const std::vector<MoveRate>& moves, double distance) {
+  const auto far =
+      std::ranges::find_if(moves, [&](const MoveRate& move) { return static_cast<double>(move.distance) >= distance; });
+  if (far == moves.end()) return 1 / moves.back().bytes_per_second;
   const double of_far = 1 / far->bytes_per_second;
-  if (far == chip.moves.begin()) return of_far;
+  if (far == moves.begin()) return of_far;
   const auto near = std::prev(far);
   const double of_near = 1 / near->bytes_per_second;
   const auto log = [](int64_t bytes) { return std::log(static_cast<double>(bytes)); };

@@ -137,6 +137,8 @@ struct Chip {
   double memory_bytes_per_second = 0;
   /// By distance, the nearest first; the last one is that of memory. Empty: all bytes come from memory.
   std::vector<MoveRate> moves;
+  /// Of what is no further away than that, rates of arithmetic were measured.
+  int64_t near_distance = 0;
   /// Of operands and results of products, which kernels pack and write beside their arithmetic; 0: not known, so they
   /// take no time.
   double product_bytes_per_second = 0;
@@ -176,8 +178,12 @@ Chip rates_by(const Chip& chip, std::string_view backend);
 /// One device of a chip that shows itself as several: memory, rates and links are shared out. `facts` stay.
 Chip device_of(const Chip& chip);
 
-/// Seconds that a byte takes which the chip touched last when it had `distance` bytes less to touch: between two of
-/// `moves` they grow with the logarithm of the distance.
-double move_seconds(const Chip& chip, double distance);
+/// Of one of several that work beside each other on the same caches and memory: while it touches a byte, so does each
+/// of the others.
+std::vector<MoveRate> shared_moves(std::vector<MoveRate> moves, int64_t sharers);
+
+/// Seconds that a byte takes which was touched last `distance` bytes ago: between two of `moves`, of which there are
+/// some, they grow with the logarithm of the distance.
+double move_seconds(const std::vector<MoveRate>& moves, double distance);
 
 }  // namespace megacpp::hw

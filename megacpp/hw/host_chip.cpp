@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/hw/host_chip.h"
 
+#include <limits>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
@@ -41,20 +42,24 @@ void visit_rates(const Visit& visit, Rates& rates) {
   visit("elementwise_per_second", rates.elementwise_per_second);
   visit("bytes_per_second", rates.bytes_per_second);
   visit("moves", rates.moves);
+  visit("near_distance", rates.near_distance);
   visit("launch_seconds", rates.launch_seconds);
   visit("date", rates.date);
 }
 
-void read(const base::Json& json, double& value) { value = base::as_number(json).value_or(0); }
+void read(const base::Json& json, double& value) {
+  value = base::as_number(json).value_or(std::numeric_limits<double>::quiet_NaN());
+}
 void read(const base::Json& json, int64_t& value) { value = base::as_integer(json).value_or(0); }
-// [[distance, bytes_per_second], ...]: what is no pair of numbers is left out.
+// [[distance, bytes_per_second], ...]: nothing where one of them is no pair of numbers.
 void read(const base::Json& json, std::vector<MoveRate>& value) {
   if (!json.is_array()) return;
   for (const base::Json& move : json) {
-    if (!move.is_array() || move.size() != 2) continue;
-    const auto distance = base::as_integer(move[0]);
-    const auto rate = base::as_number(move[1]);
-    if (distance && rate) value.push_back({*distance, *rate});
+    const bool is_pair = move.is_array() && move.size() == 2;
+    const auto distance = is_pair ? base::as_integer(move[0]) : std::nullopt;
+    const auto rate = is_pair ? base::as_number(move[1]) : std::nullopt;
+    if (!distance || !rate) return value.clear();
+    value.push_back({*distance, *rate});
   }
 }
 void read(const base::Json& json, std::string& value) {
@@ -101,9 +106,8 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   chip.nominal_bytes = chip.usable_bytes = rates.memory / virtual_chips;
   chip.alignment = kCacheLine;
   chip.memory_bytes_per_second = rates.bytes_per_second * share;
-  // Chips work beside each other: while one touches a byte, so does each of the others, and caches hold all of these.
-  for (const MoveRate& move : rates.moves)
-    chip.moves.push_back({move.distance / virtual_chips, move.bytes_per_second * share});
+  chip.moves = shared_moves(rates.moves, virtual_chips);
+  chip.near_distance = rates.near_distance / virtual_chips;
   chip.product_bytes_per_second = rates.product_bytes_per_second * share;
   chip.product_wait = rates.product_wait;
   chip.scores = {.exponentials = rates.scores.exponentials * share, .rows = rates.scores.rows * share};
@@ -126,14 +130,15 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   chip.slices.shape = SliceShape::nodes;
   chip.slices.host = {virtual_chips};
 
-  const auto fact = [&](const char* name, const std::string& value) {
+  const auto fact = [&](const std::string& name, const std::string& value) {
     chip.facts.push_back({name, value, "measured on this machine", rates.date});
   };
   fact("cores", std::to_string(rates.cores));
   fact("memory.nominal", std::to_string(rates.memory));
   fact("memory.bandwidth", text_of(rates.bytes_per_second));
   for (const MoveRate& move : rates.moves)
-    fact("memory.moves", text_of(move.bytes_per_second) + " of " + std::to_string(move.distance));
+    fact("memory.moves." + std::to_string(move.distance), text_of(move.bytes_per_second));
+  fact("memory.near_distance", std::to_string(rates.near_distance));
   fact("compute.f32", text_of(rates.matrix_flops));
   fact("compute.product_bytes", text_of(rates.product_bytes_per_second));
   fact("compute.product_wait", text_of(rates.product_wait));

@@ -20,10 +20,11 @@ struct HostRates {
   double attention_grad_flops = 0;      // and of its gradient
   ScoreRates scores, score_grads;       // of these two, beside their products
   double ssd_flops = 0;                 // per second, state-space products and their gradients
-  double ssd_positions_per_second = 0;      // of positions of their heads, beside these; 0: no time to speak of
+  double ssd_positions_per_second = 0;  // of positions of their heads, beside these; 0: no time to speak of
   double elementwise_per_second = 0;    // operations of elementwise work, beside what it reads and writes
   double bytes_per_second = 0;          // of memory, read and written bytes together, with all cores
   std::vector<MoveRate> moves;          // the same of what was touched so many bytes ago, by all cores
+  int64_t near_distance = 0;            // that rates of arithmetic were measured at, or nearer
   double launch_seconds = 0;            // of every op, beside its work: until all cores have begun and ended
   int64_t cores = 1;
   int64_t memory = 0;     // bytes
@@ -33,7 +34,7 @@ struct HostRates {
 };
 
 base::Json to_json(const HostRates& rates);
-/// What the object lacks, or has of another kind, stays 0 or empty.
+/// What the object lacks stays as it is above; what it has of another kind is NaN, 0 or empty.
 HostRates host_rates_of(const base::Json& json);
 
 Chip host_chip(const HostRates& rates, int64_t virtual_chips);

@@ -69,6 +69,13 @@ std::vector<int64_t> Mesh::group(int64_t chip, const Axes& axes) const {
   return members;
 }
 
+Axes axes_named(const Mesh& mesh, std::string_view degree) {
+  Axes axes;
+  for (size_t a = 0; a < mesh.axes().size(); ++a)
+    if (mesh.axes()[a].name.starts_with(degree)) axes.push_back(static_cast<AxisId>(a));
+  return axes;
+}
+
 std::string to_string(const Mesh& mesh) {
   if (mesh.axes().empty()) return "one chip";
   std::string text;

@@ -48,6 +48,9 @@ class Mesh {
   int64_t chips_ = 1;
 };
 
+/// Those that a degree of the layout stands as: "model" is model.0 and model.1 too.
+Axes axes_named(const Mesh& mesh, std::string_view degree);
+
 std::string to_string(const Mesh& mesh);  // "data=2, model=4"; "one chip" without axes
 
 /// Axes by name, joined by '+': "data+expert"; "-" for none.

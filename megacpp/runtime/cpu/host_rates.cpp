@@ -2,6 +2,7 @@
 #include "megacpp/runtime/cpu/host_rates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <optional>
@@ -43,28 +44,30 @@ void write(const hw::HostRates& rates, const std::filesystem::path& file) {
   base::write_file_atomically(file, base::to_text(hw::to_json(rates)) + "\n");
 }
 
+// As in chip files, less than one a second divides to no usable time.
+bool is_rate(double rate) { return std::isfinite(rate) && rate >= 1; }
+bool is_rate_or_none(double rate) { return rate == 0 || is_rate(rate); }  // 0: takes no time that could be told
+bool is_within(double value, double most) { return value >= 0 && value <= most; }
+
 // Distances grow, and none is nothing.
 bool are_plausible(const std::vector<hw::MoveRate>& moves) {
   int64_t before = 0;
   for (const hw::MoveRate& move : moves) {
-    if (move.distance <= before || move.bytes_per_second < 1) return false;
+    if (move.distance <= before || !is_rate(move.bytes_per_second)) return false;
     before = move.distance;
   }
   return !moves.empty();
 }
 
-// Earlier versions did not measure all of them. As in chip files, less than one a second divides to no usable time;
-// what takes no time that could be told is 0.
+// Earlier versions did not measure all of them.
 bool is_plausible(const hw::HostRates& rates) {
-  constexpr double kLongestLaunch = 0.1;  // seconds
-  constexpr double kLongestWait = 100;    // times that of a copy
   const auto needed = {rates.matrix_flops, rates.attention_flops,        rates.attention_grad_flops,
                        rates.ssd_flops,    rates.elementwise_per_second, rates.bytes_per_second};
   const auto optional = {rates.product_bytes_per_second, rates.scores.exponentials, rates.scores.rows,
                          rates.score_grads.exponentials, rates.score_grads.rows,    rates.ssd_positions_per_second};
-  return std::ranges::min(needed) >= 1 && are_plausible(rates.moves) &&
-         std::ranges::all_of(optional, [](double rate) { return rate == 0 || rate >= 1; }) &&
-         rates.product_wait >= 0 && rates.product_wait <= kLongestWait && rates.launch_seconds >= 0 && rates.launch_seconds <= kLongestLaunch;
+  return std::ranges::all_of(needed, is_rate) && std::ranges::all_of(optional, is_rate_or_none) &&
+         are_plausible(rates.moves) && rates.near_distance > 0 && is_within(rates.product_wait, kLongestWait) &&
+         is_within(rates.launch_seconds, kLongestLaunch);
 }
 
 /// What is kept of this very machine; nothing where the file is missing, damaged or another's.
@@ -87,25 +90,13 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
 hw::HostRates measure_host_rates() {
   const PackingBuffers packing(available_threads());
   base::ThreadPool pool(available_threads());
-  const MeasuredRates rates = measure_rates(pool);
-  return {.matrix_flops = rates.product_flops,
-          .product_bytes_per_second = rates.product_bytes,
-          .product_wait = rates.product_wait,
-          .attention_flops = rates.attention_flops,
-          .attention_grad_flops = rates.attention_grad_flops,
-          .scores = rates.scores,
-          .score_grads = rates.score_grads,
-          .ssd_flops = rates.ssd_flops,
-          .ssd_positions_per_second = rates.ssd_positions,
-          .elementwise_per_second = rates.elementwise,
-          .bytes_per_second = rates.bytes,
-          .moves = rates.moves,
-          .launch_seconds = rates.launch_seconds,
-          .cores = available_threads(),
-          .memory = memory_bytes(),
-          .processor = this_processor().name(),
-          .kernels = blas_kernels(),
-          .date = today()};
+  hw::HostRates rates = measure_rates(pool, memory_bytes());
+  rates.cores = available_threads();
+  rates.memory = memory_bytes();
+  rates.processor = this_processor().name();
+  rates.kernels = blas_kernels();
+  rates.date = today();
+  return rates;
 }
 
 std::filesystem::path host_rates_file() {

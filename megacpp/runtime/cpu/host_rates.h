@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine can do, measured (measure.h): products, attention and copies with all threads. Takes well under two
-// seconds and is kept in the user's cache, for as long as processor and number of cores stay the same.
+// What this machine can do, measured (measure.h) of each kind of work that steps are made of, with all threads. Takes
+// about three seconds and is kept in the user's cache, for as long as processor, number of cores and kernels of
+// products stay the same.
 #pragma once
 
 #include <filesystem>

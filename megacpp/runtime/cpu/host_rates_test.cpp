@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include <nlohmann/json.hpp>
 
@@ -19,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of this machine but for the rates, and no two alike: measuring takes a second.
+// Of this machine but for the rates, and no two alike: measuring takes seconds.
 hw::HostRates quick_rates() {
   static double measured = 0;
   ++measured;
@@ -34,11 +35,20 @@ hw::HostRates quick_rates() {
           .elementwise_per_second = 1e9,
           .bytes_per_second = 1e9 + measured,
           .moves = {{1 << 20, 2e9}, {1 << 24, 1e9 + measured}},
+          .near_distance = 1 << 20,
           .cores = available_threads(),
           .memory = 1 << 30,
           .processor = this_processor().name(),
           .kernels = blas_kernels(),
           .date = "2026-11-17"};
+}
+
+/// The file with another text in place of a number.
+std::string text_with(base::Json rates, const std::string& rate, const std::string& damaged) {
+  rates[rate] = "damaged";
+  std::string text = base::to_text(rates);
+  const std::string_view quoted = R"("damaged")";
+  return text.replace(text.find(quoted), quoted.size(), damaged);
 }
 
 class HostRatesTest : public testing::Test {
@@ -58,8 +68,8 @@ TEST_F(HostRatesTest, MeasuringIsQuickAndPlausible) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 #ifdef __SANITIZE_ADDRESS__  // kernels are tens of times slower
   EXPECT_LT(seconds, 120.0);
-#else  // twice the promise, for machines that are busy with other tests
-  EXPECT_LT(seconds, 4.0);
+#else  // three times the promise, for machines that are busy with other tests
+  EXPECT_LT(seconds, 9.0);
 #endif
   EXPECT_EQ(rates.cores, available_threads());
   EXPECT_GT(rates.matrix_flops, 1e8);
@@ -80,6 +90,9 @@ TEST_F(HostRatesTest, MeasuringIsQuickAndPlausible) {
   }
   EXPECT_GE(rates.ssd_positions_per_second, 0);
   ASSERT_GE(rates.moves.size(), 2U);
+  for (size_t i = 1; i < rates.moves.size(); ++i)
+    EXPECT_GE(rates.moves[i - 1].bytes_per_second, rates.moves[i].bytes_per_second) << "what is nearer is no slower";
+  EXPECT_GT(rates.near_distance, 0);
   EXPECT_EQ(rates.moves.back().bytes_per_second, rates.bytes_per_second);
   EXPECT_GT(rates.elementwise_per_second, 1e6);
   EXPECT_LT(rates.elementwise_per_second, 1e14);
@@ -114,17 +127,22 @@ TEST_F(HostRatesTest, AnotherMachinesFileAndADamagedOneAreReplaced) {
 
 TEST_F(HostRatesTest, WhatAnEarlierVersionDidNotMeasureIsMeasured) {
   host_rates(file_, quick_rates);
-  std::string text = base::read_file(file_);
-  const size_t at = text.find("elementwise_per_second");
-  ASSERT_NE(at, std::string::npos);
-  base::write_file_atomically(file_, text.replace(at, 3, "old"));
-  EXPECT_GT(host_rates(file_, quick_rates).scores.exponentials, 0);
+  const base::Json sound = base::parse_json(base::read_file(file_), base::Code::E1008, "rates");
+  for (const char* rate : {"matrix_flops", "attention_flops", "attention_grad_flops", "ssd_flops",
+                           "elementwise_per_second", "bytes_per_second", "moves", "near_distance"}) {
+    base::Json older = sound;
+    ASSERT_EQ(older.erase(rate), 1U);
+    base::write_file_atomically(file_, base::to_text(older));
+    EXPECT_TRUE(hw::to_json(host_rates(file_, quick_rates)).at(rate) != 0) << rate;
+    EXPECT_TRUE(base::parse_json(base::read_file(file_), base::Code::E1008, "rates").contains(rate)) << rate;
+  }
 }
 
 TEST_F(HostRatesTest, DamagedDistancesAreMeasuredAgain) {
   const base::Json sound = hw::to_json(host_rates(file_, quick_rates));
-  for (const char* damaged : {"[]", "3", "[[1,2e9],[1,1e9]]", "[[2,2e9],[1,1e9]]", "[[0,2e9]]", "[[1,0]]", "[[1]]",
-                              R"([["near",2e9]])", "[[-1,2e9]]"}) {
+  for (const char* damaged :
+       {"[]", "3", "[[1,2e9],[1,1e9]]", "[[2,2e9],[1,1e9]]", "[[0,2e9]]", "[[1,0]]", "[[1]]", R"([["near",2e9]])",
+        "[[-1,2e9]]", "[[1,2e9],[2,1e9],[3]]", "[[1,NaN],[2,1e9]]", "[[1,Infinity],[2,1e9]]"}) {
     base::Json broken = sound;
     broken["moves"] = base::parse_json(damaged, base::Code::E1008, "moves");
     base::write_file_atomically(file_, base::to_text(broken));
@@ -140,22 +158,17 @@ TEST_F(HostRatesTest, RatesThatWouldDivideToInfinityAreMeasuredAgain) {
        {"matrix_flops", "product_bytes_per_second", "exponentials_per_second", "grad_score_rows_per_second",
         "attention_flops", "ssd_flops", "ssd_positions_per_second", "elementwise_per_second", "bytes_per_second"}) {
     ASSERT_TRUE(sound.contains(rate));
-    for (const double damaged : {1e-300, -1.0}) {
-      base::Json slow = sound;
-      slow[rate] = damaged;
-      base::write_file_atomically(file_, base::to_text(slow));
-      EXPECT_GE(hw::to_json(host_rates(file_, quick_rates))[rate].get<double>(), 1) << rate;
+    for (const char* damaged : {"1e-300", "-1", "NaN", "Infinity", "null", R"("fast")"}) {
+      base::write_file_atomically(file_, text_with(sound, rate, damaged));
+      const double measured = hw::to_json(host_rates(file_, quick_rates))[rate].get<double>();
+      EXPECT_TRUE(std::isfinite(measured) && measured >= 1) << rate << " " << damaged;
     }
   }
-  for (const double damaged : {-1.0, 1e9}) {
-    base::Json late = sound;
-    late["product_wait"] = damaged;
-    base::write_file_atomically(file_, base::to_text(late));
+  for (const char* damaged : {"-1", "1e9", "NaN", "[]"}) {
+    base::write_file_atomically(file_, text_with(sound, "product_wait", damaged));
     EXPECT_LE(host_rates(file_, quick_rates).product_wait, 100);
     EXPECT_GE(host_rates(file_, quick_rates).product_wait, 0);
-    late = sound;
-    late["launch_seconds"] = damaged;
-    base::write_file_atomically(file_, base::to_text(late));
+    base::write_file_atomically(file_, text_with(sound, "launch_seconds", damaged));
     EXPECT_EQ(host_rates(file_, quick_rates).launch_seconds, 0) << "as quick_rates() has it";
   }
 }

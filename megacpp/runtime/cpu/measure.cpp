@@ -37,10 +37,23 @@ constexpr std::array<int64_t, 6> kCopied = {2 << 20, 8 << 20, 16 << 20, 32 << 20
 constexpr int64_t kBriefSequence = 128, kSequence = 1024;
 constexpr int64_t kHead = 64, kNarrowHead = 16;  // width, of attention and of state-space products
 constexpr int64_t kHeads = 4, kChunk = 64, kSsdSequence = 256;
-constexpr int kMostThreads = 32;      // that shapes grow for: with these all kinds take a gigabyte
-constexpr double kLeastShare = 0.01;  // of a kind's time, that is not the work it is made of
+constexpr int64_t kMostThreads = 32;           // that shapes of some kinds grow for
+constexpr int64_t kBytesPerThread = 64 << 20;  // that these take together
+constexpr double kLeastShare = 0.01;           // of a kind's time, that is not the work it is made of
+
+/// The threads that measure, and for how many of them shapes grow.
+struct Threads {
+  base::ThreadPool& pool;
+  int64_t measured;
+};
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double median_of(std::vector<double> turns) {
+  static_assert(kTurns % 2 == 1);
+  std::ranges::sort(turns);
+  return turns[kTurns / 2];
+}
 
 /// A kind of work, and what a run of it took in each turn.
 struct Timed {
@@ -54,11 +67,12 @@ struct Timed {
     for (; spent < for_seconds; spent = seconds_since(start), ++runs) run();
     turns.push_back(spent / runs);
   }
-  double median() const {
-    static_assert(kTurns % 2 == 1);
-    std::vector<double> sorted = turns;
-    std::ranges::sort(sorted);
-    return sorted[kTurns / 2];
+  double median() const { return median_of(turns); }
+  /// Of what the same turn took of another kind.
+  double median_over(const Timed& other) const {
+    std::vector<double> ratios = turns;
+    for (size_t i = 0; i < ratios.size(); ++i) ratios[i] /= other.turns[i];
+    return median_of(ratios);
   }
 
   std::function<void()> run;
@@ -148,8 +162,6 @@ class LoneNode {
   std::byte* workspace_ = nullptr;
 };
 
-int64_t threads_of(const base::ThreadPool& pool) { return std::min(pool.size(), kMostThreads); }
-
 /// Large enough that the pool's threads are busy for a while.
 int64_t side_of_large_product(base::ThreadPool& pool) {
   for (int64_t side = kSmallestProduct;; side *= 2) {
@@ -180,8 +192,8 @@ struct NarrowProduct {
 
 /// One after the other, in turn by so many blocks.
 struct NarrowProducts {
-  NarrowProducts(int64_t count, base::ThreadPool& pool)
-      : blocks(several(count, kRowsPerThread * threads_of(pool))), timed([this, &pool] {
+  NarrowProducts(int64_t count, const Threads& threads)
+      : blocks(several(count, kRowsPerThread * threads.measured)), timed([this, &pool = threads.pool] {
           const NarrowProduct& block = *blocks[next++ % blocks.size()];
           parallel_gemm(block.forward.gemm, pool);
           parallel_gemm(block.weight.gemm, pool);
@@ -235,25 +247,26 @@ struct Nodes {
 };
 
 /// `attention`, or its gradient, of a few long sequences or of more that are short.
-LoneNodes attention(std::string_view op, int64_t sequence, int64_t head, base::ThreadPool& pool) {
-  const int64_t batch = threads_of(pool) * std::max<int64_t>(1, kSequence / sequence);
+LoneNodes attention(std::string_view op, int64_t sequence, int64_t head, const Threads& threads) {
+  const int64_t batch = threads.measured * std::max<int64_t>(1, kSequence / sequence);
   const ir::TensorType q = f32({batch, sequence, kHeads, head}), k = f32({batch, sequence, kHeads / 2, head}),
                        lse = f32({batch, kHeads, sequence});
   const ops::Types operands = op == "attention" ? ops::Types{q, k, k} : ops::Types{q, k, k, q, lse, q};
   LoneNodes nodes;
-  nodes.push_back(std::make_unique<LoneNode>(op, operands, ir::Attrs{{"scale", 0.125}, {"causal", int64_t{1}}}, pool));
+  nodes.push_back(
+      std::make_unique<LoneNode>(op, operands, ir::Attrs{{"scale", 0.125}, {"causal", int64_t{1}}}, threads.pool));
   return nodes;
 }
 
 /// With its gradient.
-LoneNodes state_space(int64_t head, base::ThreadPool& pool) {
-  const int64_t batch = 2 * threads_of(pool);
+LoneNodes state_space(int64_t head, const Threads& threads) {
+  const int64_t batch = 2 * threads.measured;
   const ir::TensorType dt = f32({batch, kSsdSequence, kHeads}), a = f32({kHeads});
   const ir::TensorType x = f32({batch, kSsdSequence, kHeads, head}), b = f32({batch, kSsdSequence, 2, head});
   const ir::Attrs attrs = {{"chunk", kChunk}};
   LoneNodes nodes;
-  nodes.push_back(std::make_unique<LoneNode>("ssd", ops::Types{x, dt, a, b, b}, attrs, pool));
-  nodes.push_back(std::make_unique<LoneNode>("ssd_grad", ops::Types{x, dt, a, b, b, x}, attrs, pool));
+  nodes.push_back(std::make_unique<LoneNode>("ssd", ops::Types{x, dt, a, b, b}, attrs, threads.pool));
+  nodes.push_back(std::make_unique<LoneNode>("ssd_grad", ops::Types{x, dt, a, b, b, x}, attrs, threads.pool));
   return nodes;
 }
 
@@ -288,10 +301,15 @@ struct Copies {
         });
       }));
   }
-  std::vector<hw::MoveRate> rates() const {
-    std::vector<hw::MoveRate> rates;
-    for (size_t i = 0; i < kCopied.size(); ++i)
-      rates.push_back({kCopied[i], static_cast<double>(kCopied[i]) / timed[i]->median()});
+  /// Beside waking threads. What is nearer is moved no slower: where it seems so, neighbours of the cores were busy.
+  std::vector<hw::MoveRate> rates(double launch_seconds) const {
+    std::vector<hw::MoveRate> rates(kCopied.size());
+    double further = 0;
+    for (size_t i = kCopied.size(); i-- > 0;) {
+      const double seconds = beside(timed[i]->median(), launch_seconds);
+      further = std::max(further, static_cast<double>(kCopied[i]) / seconds);
+      rates[i] = {.distance = kCopied[i], .bytes_per_second = further};
+    }
     return rates;
   }
 
@@ -307,10 +325,10 @@ struct Launches {
 
 /// Of attention, or its gradient: of narrow heads what is beside its products, of short sequences what rows take.
 struct Attention {
-  Attention(std::string_view op, base::ThreadPool& pool)
-      : narrow(attention(op, kSequence, kNarrowHead, pool)),
-        brief(attention(op, kBriefSequence, kHead, pool)),
-        lengthy(attention(op, kSequence, kHead, pool)) {}
+  Attention(std::string_view op, const Threads& threads)
+      : narrow(attention(op, kSequence, kNarrowHead, threads)),
+        brief(attention(op, kBriefSequence, kHead, threads)),
+        lengthy(attention(op, kSequence, kHead, threads)) {}
 
   double seconds_per_flop() const {
     const auto form = [](const Nodes& nodes) {
@@ -330,8 +348,8 @@ struct Attention {
 };
 
 struct StateSpace {
-  explicit StateSpace(base::ThreadPool& pool)
-      : narrow(state_space(kNarrowHead, pool)), wide(state_space(kHead, pool)) {}
+  explicit StateSpace(const Threads& threads)
+      : narrow(state_space(kNarrowHead, threads)), wide(state_space(kHead, threads)) {}
   Prices each() const {
     const auto form = [](const Nodes& nodes) { return Form{nodes.flops(), nodes.positions(), nodes.timed.median()}; };
     return prices(form(wide), form(narrow));
@@ -340,14 +358,24 @@ struct StateSpace {
   Nodes narrow, wide;
 };
 
+/// How much longer than a copy products wait for what is not near; that of a copy where copies tell no difference.
+double product_wait(const NarrowProducts& near, const NarrowProducts& far, double copied_later) {
+  constexpr double kLeastTold = 0.05;  // of a product
+  if (copied_later < kLeastTold * near.timed.median()) return 1;
+  const double later = (far.timed.median_over(near.timed) - 1) * near.timed.median();
+  return std::clamp(later / copied_later, 0.0, kLongestWait);
+}
+
 }  // namespace
 
-MeasuredRates measure_rates(base::ThreadPool& pool) {
+hw::HostRates measure_rates(base::ThreadPool& pool, int64_t memory_bytes) {
+  const int64_t most_threads = std::clamp<int64_t>(memory_bytes / 4 / kBytesPerThread, 1, kMostThreads);
+  const Threads threads{pool, std::min<int64_t>(pool.size(), most_threads)};
   LargeProduct large(pool);
-  NarrowProducts narrow(1, pool);
-  NarrowProducts far(std::max<int64_t>(2, kCopied.back() / static_cast<int64_t>(narrow.bytes())), pool);
-  Attention forward("attention", pool), backward("attention_grad", pool);
-  StateSpace states(pool);
+  NarrowProducts narrow(1, threads);
+  NarrowProducts far(std::max<int64_t>(2, kCopied.back() / static_cast<int64_t>(narrow.bytes())), threads);
+  Attention forward("attention", threads), backward("attention_grad", threads);
+  StateSpace states(threads);
   Nodes programs(elementwise(pool));
   Copies copies(pool);
   Launches launches(pool);
@@ -360,23 +388,23 @@ MeasuredRates measure_rates(base::ThreadPool& pool) {
   const Prices product = prices({large.product.flops(), large.product.bytes(), large.timed.median()},
                                 {narrow.flops(), narrow.bytes(), narrow.timed.median()});
   const Prices state_space = states.each();
-  const std::vector<hw::MoveRate> moves = copies.rates();
-  const double bytes_per_second = moves.back().bytes_per_second;
-  const double copied_later = narrow.bytes() * (1 / bytes_per_second - 1 / moves.front().bytes_per_second);
-  return {
-      .product_flops = rate_of(product.first),
-      .product_bytes = rate_of(product.second),
-      .product_wait = copied_later > 0 ? std::max(0.0, far.timed.median() - narrow.timed.median()) / copied_later : 1,
-      .attention_flops = rate_of(forward.seconds_per_flop()),
-      .attention_grad_flops = rate_of(backward.seconds_per_flop()),
-      .scores = forward.rates(),
-      .score_grads = backward.rates(),
-      .ssd_flops = rate_of(state_space.first),
-      .ssd_positions = rate_of(state_space.second),
-      .elementwise = programs.flops() / beside(programs.timed.median(), programs.bytes() / bytes_per_second),
-      .bytes = bytes_per_second,
-      .moves = moves,
-      .launch_seconds = launches.timed.median()};
+  hw::HostRates rates{.matrix_flops = rate_of(product.first),
+                      .product_bytes_per_second = rate_of(product.second),
+                      .attention_flops = rate_of(forward.seconds_per_flop()),
+                      .attention_grad_flops = rate_of(backward.seconds_per_flop()),
+                      .scores = forward.rates(),
+                      .score_grads = backward.rates(),
+                      .ssd_flops = rate_of(state_space.first),
+                      .ssd_positions_per_second = rate_of(state_space.second),
+                      .moves = copies.rates(launches.timed.median()),
+                      .near_distance = static_cast<int64_t>(narrow.bytes()),
+                      .launch_seconds = std::min(launches.timed.median(), kLongestLaunch)};
+  rates.bytes_per_second = rates.moves.back().bytes_per_second;
+  rates.elementwise_per_second =
+      programs.flops() / beside(programs.timed.median(), programs.bytes() / rates.bytes_per_second);
+  const double near = hw::move_seconds(rates.moves, static_cast<double>(rates.near_distance));
+  rates.product_wait = product_wait(narrow, far, narrow.bytes() * (1 / rates.bytes_per_second - near));
+  return rates;
 }
 
 }  // namespace megacpp::runtime::cpu
