@@ -114,7 +114,7 @@ std::string rates_text(const hw::HostRates& rates) {
   };
   row(fmt::format("f32 products, by OpenBLAS's kernels for {}", rates.kernels), rates.matrix_flops, "GFLOP");
   row("what products read and write beside that", rates.product_bytes_per_second, "GB");
-  table.add({"waiting for what is not near, over copies", fmt::format("{:.2f} times", rates.product_wait)});
+  table.add({"waiting of products for memory, over copies", fmt::format("{:.2f} times", rates.product_wait)});
   row("products of attention", rates.attention_flops, "GFLOP");
   row("exponentials of attention beside these", rates.scores.exponentials, "billion");
   row("rows of such scores beside these", rates.scores.rows, "million", 1e6);
@@ -126,7 +126,11 @@ std::string rates_text(const hw::HostRates& rates) {
   row("elementwise operations beside memory", rates.elementwise_per_second, "billion");
   for (const hw::MoveRate& move : rates.moves)
     row(fmt::format("read and written, {} after it was", human_bytes(move.distance)), move.bytes_per_second, "GB");
-  table.add({"rates of arithmetic are of what was touched within", human_bytes(rates.near_distance)});
+  for (const auto& [kind, bytes] : {std::pair("products", rates.near.products),
+                                    {"attention", rates.near.attention},
+                                    {"its gradient", rates.near.attention_grad},
+                                    {"state-space", rates.near.ssd}})
+    table.add({fmt::format("rates of {} are of operands within", kind), human_bytes(bytes)});
   row("operations told to all cores", rates.launch_seconds > 0 ? 1 / rates.launch_seconds : 0, "million", 1e6);
   return fmt::format("{}{}, {}; measured {}\n\n{}", base::counted(rates.cores, "core"),
                      rates.processor.empty() ? "" : " of " + rates.processor, human_bytes(rates.memory), rates.date,

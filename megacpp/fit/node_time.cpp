@@ -83,7 +83,7 @@ NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::Node
                       seconds_at(cost.exponentials, scores.exponentials) + seconds_at(cost.rows, scores.rows) +
                       seconds_at(cost.positions, device.ssd_positions_per_second);
   if (op.work == ops::Work::product) arithmetic += seconds_at(once, device.product_bytes_per_second);
-  // Rates of arithmetic were measured with all that it reads and writes near.
+  // What rates of arithmetic were measured on was near.
   if (use) arithmetic += (op.work == ops::Work::product ? device.product_wait : 1) * use->waiting;
   const double between = has_parts_in_memory(device) ? cost.bytes : own.bytes;
   const double moved = (once_moved + between / device.memory_bytes_per_second) / known_or_all(device.reached.traffic);

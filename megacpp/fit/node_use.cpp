@@ -2,6 +2,8 @@
 #include "megacpp/fit/node_use.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "megacpp/ops/op_def.h"
 
@@ -13,52 +15,76 @@ constexpr size_t kRowsRank = 5, kExperts = 2, kPlaces = 3;
 
 bool are_rows(const ir::TensorType& type) { return type.shape.size() == kRowsRank; }
 
-/// By value, the slots of a chunk's tokens that its rows of all experts come from; 0: they are no such rows.
-std::vector<int64_t> slots_of_rows(const ir::Graph& graph) {
+/// Slots of a chunk's tokens that rows of all experts come from, of what programs leave for others.
+using SlotsByName = std::map<std::string, int64_t>;
+
+/// The same by value; 0: they are no such rows. Adds what the program leaves.
+std::vector<int64_t> slots_of_rows(const ir::Graph& graph, SlotsByName& left) {
   std::vector<int64_t> slots(graph.values().size(), 0);
   for (const ir::Node& node : graph.nodes()) {
     int64_t found = 0;
     for (const ir::ValueId operand : node.operands) found = std::max(found, slots[operand.index]);
-    if (node.op == "dispatch") {
+    if (node.op == ir::kInputOp) {
+      const auto before = left.find(node.attrs.text("name"));
+      if (before != left.end()) found = before->second;
+    } else if (node.op == "dispatch") {
       const ir::Shape& shape = graph.type(node.operands[1]).shape;
       found = shape[2] * shape[3];
     }
     for (const ir::ValueId result : node.results)
       if (are_rows(graph.type(result))) slots[result.index] = found;
   }
+  for (const ir::Output& output : graph.outputs())
+    if (slots[output.value.index] > 0) left[output.name] = slots[output.value.index];
   return slots;
+}
+
+/// 0 for work whose rate is one of moving.
+int64_t near_distance(const hw::NearDistances& near, ops::Work work) {
+  switch (work) {
+    case ops::Work::product:
+      return near.products;
+    case ops::Work::attention:
+      return near.attention;
+    case ops::Work::attention_grad:
+      return near.attention_grad;
+    case ops::Work::ssd:
+      return near.ssd;
+    case ops::Work::traffic:
+    case ops::Work::elementwise:
+      break;
+  }
+  return 0;
 }
 
 /// Of one program, in a mesh where experts are split into so many parts.
 class ProgramUse {
  public:
-  ProgramUse(const ir::Graph& graph, const memory::ProgramPlan& plan, int64_t expert_parts, const hw::Chip& device)
-      : graph_(graph), plan_(plan), slots_(slots_of_rows(graph)), expert_parts_(expert_parts), device_(device) {}
+  ProgramUse(const ir::Graph& graph, const memory::ProgramPlan& plan, std::vector<int64_t> slots, int64_t expert_parts,
+             const hw::Chip& device)
+      : graph_(graph), plan_(plan), slots_(std::move(slots)), expert_parts_(expert_parts), device_(device) {}
 
   NodeUse of(const ir::Node& node, TouchedBytes& arena) const {
     NodeUse use;
-    const bool has_spare_places = ops::op_def(node.op).work == ops::Work::product;
+    const ops::Work work = ops::op_def(node.op).work;
+    const bool has_spare_places = work == ops::Work::product;
+    const double near = hw::move_seconds(device_.moves, static_cast<double>(near_distance(device_.near, work)));
     for (const std::vector<ir::ValueId>* values : {&node.operands, &node.results})
       for (const ir::ValueId value : *values) {
         if (plan_.value_space[value.index] != memory::Space::device) continue;
         const double share = has_spare_places ? share_in_use(value) : 1;
         use.rows = std::min(use.rows, share);
-        add(value, share, arena, use);
+        const int64_t all = graph_.type(value).bytes();
+        const double bytes = share * static_cast<double>(all);
+        const double seconds = share * arena.touch(device_.moves, plan_.value_offset[value.index], all);
+        use.bytes += bytes;
+        use.seconds += seconds;
+        use.waiting += std::max(0.0, seconds - bytes * near);
       }
     return use;
   }
 
  private:
-  void add(ir::ValueId value, double share, TouchedBytes& arena, NodeUse& use) const {
-    const int64_t all = graph_.type(value).bytes();
-    const double bytes = share * static_cast<double>(all);
-    const double seconds = share * arena.touch(device_.moves, plan_.value_offset[value.index], all);
-    const double near = hw::move_seconds(device_.moves, static_cast<double>(device_.near_distance));
-    use.bytes += bytes;
-    use.seconds += seconds;
-    use.waiting += std::max(0.0, seconds - bytes * near);
-  }
-
   double share_in_use(ir::ValueId value) const {
     if (slots_[value.index] == 0) return 1;
     const ir::Shape& rows = graph_.type(value).shape;
@@ -106,12 +132,14 @@ std::vector<std::vector<NodeUse>> uses_in_step(const compile::StagePrograms& chi
   std::vector<std::vector<NodeUse>> uses;
   if (device.moves.empty()) return uses;
   TouchedBytes arena(chip.memory.total_bytes);
+  SlotsByName left;
   for (const bool is_first_step : {true, false})
     for (size_t p = 0; p < chip.programs.size(); ++p) {
       const ir::Graph& graph = chip.programs[p].graph;
       const memory::ProgramPlan& plan = chip.memory.programs[p];
       if (plan.value_offset.size() != graph.values().size()) return {};
-      const ProgramUse program(graph, plan, mesh.size(ir::axes_named(mesh, "expert")), device);
+      const ProgramUse program(graph, plan, slots_of_rows(graph, left), mesh.size(ir::axes_named(mesh, "expert")),
+                               device);
       std::vector<NodeUse> nodes(graph.nodes().size());
       for (size_t n = 0; n < nodes.size(); ++n)
         if (ops::op_def(graph.nodes()[n].op).is_work()) nodes[n] = program.of(graph.nodes()[n], arena);

@@ -14,13 +14,12 @@
 
 namespace megacpp::fit {
 
-/// Of places for rows of experts those count that hold one where experts get equally many: our kernels multiply no
-/// others.
+/// Of the capacity of experts as much counts as even routing fills: our kernels skip empty rows.
 struct NodeUse {
   double bytes = 0;    // of operands and results
   double seconds = 0;  // that moving them takes from where they are
-  double waiting = 0;  // how much of that is because they are further away than hw::Chip::near_distance
-  double rows = 1;     // share of the places for rows that counts
+  double waiting = 0;  // how much of that is because they are further away than hw::Chip::near of their kind of work
+  double rows = 1;     // share of the capacity that counts
 };
 
 /// When the bytes of an arena were touched last.

@@ -65,14 +65,15 @@ struct Step {
   std::vector<std::vector<NodeUse>> uses(const hw::Chip& device) const {
     return uses_in_step(chip(), compiled.mesh, device);
   }
-  /// Of nodes of the op in the micro-step.
+  /// Of nodes of the op in all programs.
   std::vector<NodeUse> of(const std::string& op, const hw::Chip& device) const {
     const auto found_uses = uses(device);
-    const size_t program = chip().index_of(compile::ProgramKind::micro_step);
-    const std::vector<ir::Node>& nodes = chip().programs[program].graph.nodes();
     std::vector<NodeUse> found;
-    for (size_t n = 0; n < nodes.size(); ++n)
-      if (nodes[n].op == op) found.push_back(found_uses.at(program).at(n));
+    for (size_t p = 0; p < chip().programs.size(); ++p) {
+      const std::vector<ir::Node>& nodes = chip().programs[p].graph.nodes();
+      for (size_t n = 0; n < nodes.size(); ++n)
+        if (nodes[n].op == op) found.push_back(found_uses.at(p).at(n));
+    }
     return found;
   }
   compile::Compiled compiled;
@@ -83,7 +84,7 @@ hw::Chip with_cache() {
   hw::Chip chip;
   chip.memory_bytes_per_second = 1e9;
   chip.moves = {{.distance = 1 << 20, .bytes_per_second = 8e9}, {.distance = 1 << 21, .bytes_per_second = 1e9}};
-  chip.near_distance = 1 << 20;
+  chip.near = {.products = 1 << 20, .attention = 1 << 20, .attention_grad = 1 << 20, .ssd = 1 << 20};
   return chip;
 }
 
@@ -109,8 +110,22 @@ TEST(NodeUseTest, SmallStepsStayInTheCaches) {
 // Rates of arithmetic have waited for that themselves.
 TEST(NodeUseTest, WhatIsNearerThanRatesWereMeasuredAtSavesNothing) {
   hw::Chip chip = with_cache();
-  chip.near_distance = int64_t{1} << 40;
-  for (const NodeUse& use : Step({"model.depth=4", "train.sequence=64"}).of("dot", chip)) EXPECT_EQ(use.waiting, 0);
+  const Step step({"model.depth=4", "train.sequence=64"});
+  const auto waits = [&](const char* op) {
+    const std::vector<NodeUse> uses = step.of(op, chip);
+    EXPECT_FALSE(uses.empty()) << op;
+    return std::ranges::any_of(uses, [](const NodeUse& use) { return use.waiting > 0; });
+  };
+  const std::vector<std::pair<const char*, int64_t*>> kinds = {{"dot", &chip.near.products},
+                                                               {"attention", &chip.near.attention},
+                                                               {"attention_grad", &chip.near.attention_grad},
+                                                               {"ssd", &chip.near.ssd}};
+  for (const auto& [op, near] : kinds) {
+    *near = 0;
+    EXPECT_TRUE(waits(op)) << op;
+    *near = int64_t{1} << 40;
+    EXPECT_FALSE(waits(op)) << op;
+  }
 }
 
 TEST(NodeUseTest, PlacesBeyondEvenlyLoadedExpertsHoldNoRows) {
@@ -121,6 +136,20 @@ TEST(NodeUseTest, PlacesBeyondEvenlyLoadedExpertsHoldNoRows) {
     for (const NodeUse& use : products) EXPECT_DOUBLE_EQ(use.rows, 0.8) << op;
   }
   for (const NodeUse& use : step.of("dot", with_cache())) EXPECT_EQ(use.rows, 1);
+}
+
+// Rows that a forward pass leaves are read by a backward pass of its own, and by the part of it that makes gradients of
+// weights.
+TEST(NodeUseTest, RowsStayInUseInProgramsThatComeLater) {
+  const Step step({"model.depth=4", "train.sequence=64", "train.batch=4", "train.micro_steps=4",
+                   "model.feed_forward.capacity_factor=1.25", "layout.pipeline_parallel=2",
+                   "layout.schedule=zero_bubble", "train.recompute=none"},
+                  "host:2");
+  for (const char* op : {"ragged_dot", "ragged_dot_weight"}) {
+    const std::vector<NodeUse> products = step.of(op, with_cache());
+    ASSERT_FALSE(products.empty());
+    for (const NodeUse& use : products) EXPECT_DOUBLE_EQ(use.rows, 0.8) << op;
+  }
 }
 
 // A chip with a part of the experts has the slots of all tokens, or all experts' rows of its own tokens.

@@ -77,7 +77,7 @@ About kept_beside_fusions(const recipe::Recipe& recipe, const StepParts& parts, 
 About gathered_early(const recipe::Recipe& recipe, const StepParts& parts) {
   if (!parts.gathers_weights || recipe.train.micro_steps == 1) return {};
   const int64_t all = in_bf16(parts.computed_weights);
-  return between(0, recipe::all_recompute_at(recipe, "full") ? all : all / 2);
+  return between(0, recipe::all_recompute_at(recipe, kRecomputesWhole) ? all : all / 2);
 }
 
 // What blocks of a loop's body do not keep XLA makes again for half of them before it uses it.

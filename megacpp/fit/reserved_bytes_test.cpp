@@ -272,10 +272,8 @@ TEST(ReservedBytesTest, UnrolledAttentionThatRecomputesWholeHoldsTheScoresOfAllI
   const Planned whole = planned({"xla.loops=off", "train.recompute.A=full"});
   const Planned part = planned({"xla.loops=off", "train.recompute.A=selective"});
   const int64_t sequence = whole.estimate.recipe.train.sequence;
-  // The first of two blocks of queries has half as many scores as the second. Counted are those that are not masked,
-  // which half of a square are but for half of its diagonal.
-  const int64_t first_block = kHeads * sequence / 2 * sequence / 2, half_diagonal = kHeads * sequence / 2;
-  EXPECT_EQ(whole.reserved->backward, part.reserved->backward + 4 * (first_block + half_diagonal));
+  const int64_t first_block = kHeads * sequence / 2 * sequence / 2;  // of two, the second sees all keys
+  EXPECT_EQ(whole.reserved->backward, part.reserved->backward + 4 * first_block);
 }
 
 // The head's gradient comes before that of blocks where it is scattered at once, or takes less than logits do.

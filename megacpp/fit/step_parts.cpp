@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "megacpp/fit/parameter_bytes.h"
+#include "megacpp/ops/attention_decompose.h"
 #include "megacpp/ops/hlo_writer.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/plan/parameter_table.h"
@@ -71,8 +72,7 @@ void add_scores(const ir::Graph& graph, StepParts& parts) {
     parts.scores = scores;
     parts.scores_letter = letter[0];
     parts.block_scores = op.temporaries ? largest_temporary(op, view) : scores;
-    // Half of every block on the diagonal is masked: together half of the last row of blocks.
-    parts.scores_with_masked = op.temporaries ? scores + parts.block_scores / 2 : scores;
+    parts.scores_with_masked = op.temporaries ? ops::scores_of_all_blocks(view) : scores;
   }
 }
 
@@ -113,13 +113,14 @@ bool is_outside(blocks::ParameterKind kind) {
   return kind == blocks::ParameterKind::embedding || kind == blocks::ParameterKind::head;
 }
 
-// As reduce-scatters are written for the TPU compiler, which sums were read from.
+// As the TPU compiler gets reduce-scatters.
 bool scatters_in_stages(const plan::Plan& plan, int64_t gradient_chips) {
   return ops::scatter_stages(gradient_chips, plan.chips, {.has_square_scatters = false}).size() > 1;
 }
 
 // Of micro-steps with whole weights XLA moves the reduce-scatters of the table's gradient and of the head's behind the
-// loop, which adds up what the chip itself has: so lists of buffers say, but not over several axes or in two stages.
+// loop, which adds up what the chip itself has: so lists of buffers say, but not over several axes. Of two stages it
+// moves the second, and the sum is what the first leaves: too little to be told from what else is expected too much.
 bool is_scattered_behind_loop(const plan::Plan& plan, const blocks::Parameter& parameter, const StepParts& parts) {
   if (!plan.adds_micro_steps || plan.layout.zero != 2 || plan.copies.size() != 1) return false;
   return is_outside(parameter.kind) && !scatters_in_stages(plan, parts.gradient_chips);

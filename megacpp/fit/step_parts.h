@@ -36,8 +36,9 @@ struct StepParts {
   int64_t gradient_chips = 1;    // that gradients of dense parameters are reduced over
   bool gathers_weights = false;  // ZeRO 3 over several of these
   bool gathers_updates = false;  // ZeRO 1 or 2 over several of these: weights are whole, and put together by the update
-  bool sums_whole_head = false;  // micro-steps add to a whole gradient of the head's weight
-  int64_t sequences = 0;         // in a micro-step of the chip
+  /// Micro-steps add to a whole gradient of the head's weight; of one that is the table too this was not seen.
+  bool sums_whole_head = false;
+  int64_t sequences = 0;  // in a micro-step of the chip
 
   int64_t stored_block_weights() const;
   /// Chips update parts of what is computed.

@@ -22,7 +22,7 @@ constexpr int64_t kQueryHeads = 4, kQueryWidth = 4 * 32, kKeyWidth = 2 * 32;  //
 constexpr int64_t kBlocksOfALetter = 2, kDataChips = 4;
 
 // Two AE pairs on four chips, a sequence each. Sequences are long enough that the micro-step has the peak.
-StepParts parts_with(const std::vector<std::string>& more = {}) {
+StepParts parts_with(const std::vector<std::string>& more = {}, const char* hardware = "v6e:2x2") {
   std::vector<std::string> settings = {"model.pattern=AE",
                                        "model.depth=4",
                                        "model.hidden=" + std::to_string(kStreamWidth),
@@ -36,7 +36,7 @@ StepParts parts_with(const std::vector<std::string>& more = {}) {
                                        "train.recompute.E=none"};
   settings.insert(settings.end(), more.begin(), more.end());
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", settings);
-  const Assumptions assumptions = testing_support::test_assumptions("v6e:2x2");
+  const Assumptions assumptions = testing_support::test_assumptions(hardware);
   const schedule::Target target = target_on(assumptions);
   const plan::Plan plan = plan::make_plan(recipe);
   return step_parts(recipe, plan, compile::compile_training(recipe, plan, target), target,
@@ -118,7 +118,10 @@ TEST(StepPartsTest, ScoresAreOfOneAttentionAndAllSequencesOfTheChip) {
   EXPECT_EQ(one.scores_letter, 'A');
   EXPECT_EQ(two.scores, 2 * causal_scores(kQueryHeads));
   EXPECT_EQ(two.scores_with_masked, 2 * one.scores_with_masked);
-  EXPECT_EQ(one.scores_with_masked, one.scores + one.block_scores / 2) << "blocks on the diagonal are whole";
+  constexpr int64_t kBlock = kSequenceLength / 4;  // of queries
+  EXPECT_EQ(one.scores_with_masked, kQueryHeads * (1 + 2 + 3 + 4) * kBlock * kBlock) << "on the diagonal all of them";
+  const StepParts window = parts_with({"model.attention.window=128"});
+  EXPECT_GT(window.scores_with_masked, 3 * window.scores) << "both edges of a window are in every block";
   const StepParts none = parts_with({"model.pattern=E"});
   EXPECT_EQ(none.scores, 0) << "what a gate computes is no score";
   EXPECT_EQ(none.scores_letter, 0);
@@ -194,6 +197,16 @@ TEST(StepPartsTest, SumsOfTableAndHeadAreScatteredBehindMicroStepsWithWholeWeigh
     EXPECT_EQ(parts.unscattered_sums, c.unscattered) << c.zero << " " << c.micro_steps;
     EXPECT_EQ(parts.sums_whole_head, c.sums_whole_head) << c.zero << " " << c.micro_steps;
   }
+}
+
+TEST(StepPartsTest, SumsOverASquareSliceOrSeveralAxesAreScatteredAsTheyAreAddedUp) {
+  const StepParts square =
+      parts_with({"layout.zero=2", "layout.data_parallel=16", "train.batch=32", "train.micro_steps=2"}, "v6e:4x4");
+  EXPECT_EQ(square.unscattered_sums, 0) << "in two stages";
+  EXPECT_FALSE(square.sums_whole_head);
+  const StepParts two_axes = parts_with(
+      {"layout.zero=2", "layout.data_parallel=2", "layout.context_parallel=2", "train.batch=4", "train.micro_steps=2"});
+  EXPECT_EQ(two_axes.unscattered_sums, 0);
 }
 
 // Chips of data and expert parallelism have sequences of their own, those of context parallelism parts of one.

@@ -91,7 +91,7 @@ Chip device_of(const Chip& chip) {
   if (device.reserved_bytes) *device.reserved_bytes /= chip.devices;
   device.memory_bytes_per_second *= share;
   device.moves = shared_moves(chip.moves, chip.devices);
-  device.near_distance /= chip.devices;
+  device.near = shared_distances(chip.near, chip.devices);
   device.product_bytes_per_second *= share;
   for (ScoreRates* const rates : {&device.scores, &device.score_grads}) {
     rates->exponentials *= share;
@@ -110,6 +110,13 @@ std::vector<MoveRate> shared_moves(std::vector<MoveRate> moves, int64_t sharers)
     move.bytes_per_second /= static_cast<double>(sharers);
   }
   return moves;
+}
+
+NearDistances shared_distances(const NearDistances& near, int64_t sharers) {
+  return {.products = near.products / sharers,
+          .attention = near.attention / sharers,
+          .attention_grad = near.attention_grad / sharers,
+          .ssd = near.ssd / sharers};
 }
 
 double move_seconds(const std::vector<MoveRate>& moves, double distance) {

@@ -103,6 +103,11 @@ struct MoveRate {
   double bytes_per_second = 0;
 };
 
+/// Rates of arithmetic were measured on so many bytes, again and again: waiting for what is no further away is in them.
+struct NearDistances {
+  int64_t products = 0, attention = 0, attention_grad = 0, ssd = 0;
+};
+
 struct Chip {
   std::string name;
   std::string title;
@@ -137,8 +142,7 @@ struct Chip {
   double memory_bytes_per_second = 0;
   /// By distance, the nearest first; the last one is that of memory. Empty: all bytes come from memory.
   std::vector<MoveRate> moves;
-  /// Of what is no further away than that, rates of arithmetic were measured.
-  int64_t near_distance = 0;
+  NearDistances near;
   /// Of operands and results of products, which kernels pack and write beside their arithmetic; 0: not known, so they
   /// take no time.
   double product_bytes_per_second = 0;
@@ -181,6 +185,7 @@ Chip device_of(const Chip& chip);
 /// Of one of several that work beside each other on the same caches and memory: while it touches a byte, so does each
 /// of the others.
 std::vector<MoveRate> shared_moves(std::vector<MoveRate> moves, int64_t sharers);
+NearDistances shared_distances(const NearDistances& near, int64_t sharers);
 
 /// Seconds that a byte takes which was touched last `distance` bytes ago: between two of `moves`, of which there are
 /// some, they grow with the logarithm of the distance.

@@ -42,7 +42,10 @@ void visit_rates(const Visit& visit, Rates& rates) {
   visit("elementwise_per_second", rates.elementwise_per_second);
   visit("bytes_per_second", rates.bytes_per_second);
   visit("moves", rates.moves);
-  visit("near_distance", rates.near_distance);
+  visit("near_products", rates.near.products);
+  visit("near_attention", rates.near.attention);
+  visit("near_attention_grad", rates.near.attention_grad);
+  visit("near_ssd", rates.near.ssd);
   visit("launch_seconds", rates.launch_seconds);
   visit("date", rates.date);
 }
@@ -107,7 +110,7 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   chip.alignment = kCacheLine;
   chip.memory_bytes_per_second = rates.bytes_per_second * share;
   chip.moves = shared_moves(rates.moves, virtual_chips);
-  chip.near_distance = rates.near_distance / virtual_chips;
+  chip.near = shared_distances(rates.near, virtual_chips);
   chip.product_bytes_per_second = rates.product_bytes_per_second * share;
   chip.product_wait = rates.product_wait;
   chip.scores = {.exponentials = rates.scores.exponentials * share, .rows = rates.scores.rows * share};
@@ -138,7 +141,10 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   fact("memory.bandwidth", text_of(rates.bytes_per_second));
   for (const MoveRate& move : rates.moves)
     fact("memory.moves." + std::to_string(move.distance), text_of(move.bytes_per_second));
-  fact("memory.near_distance", std::to_string(rates.near_distance));
+  fact("compute.near_products", std::to_string(rates.near.products));
+  fact("compute.near_attention", std::to_string(rates.near.attention));
+  fact("compute.near_attention_grad", std::to_string(rates.near.attention_grad));
+  fact("compute.near_ssd", std::to_string(rates.near.ssd));
   fact("compute.f32", text_of(rates.matrix_flops));
   fact("compute.product_bytes", text_of(rates.product_bytes_per_second));
   fact("compute.product_wait", text_of(rates.product_wait));

@@ -24,7 +24,7 @@ struct HostRates {
   double elementwise_per_second = 0;    // operations of elementwise work, beside what it reads and writes
   double bytes_per_second = 0;          // of memory, read and written bytes together, with all cores
   std::vector<MoveRate> moves;          // the same of what was touched so many bytes ago, by all cores
-  int64_t near_distance = 0;            // that rates of arithmetic were measured at, or nearer
+  NearDistances near;                   // that rates of arithmetic were measured at
   double launch_seconds = 0;            // of every op, beside its work: until all cores have begun and ended
   int64_t cores = 1;
   int64_t memory = 0;     // bytes

@@ -128,7 +128,7 @@ TEST(SliceTest, ThisMachineIsSharedByItsVirtualChips) {
                         .elementwise_per_second = 4e9,
                         .bytes_per_second = 40e9,
                         .moves = {{4096, 80e9}, {8192, 40e9}},
-                        .near_distance = 6000,
+                        .near = {.products = 6000, .attention = 8000, .attention_grad = 10000, .ssd = 12000},
                         .launch_seconds = 1e-5,
                         .cores = 2,
                         .memory = 8 << 20};
@@ -151,7 +151,10 @@ TEST(SliceTest, ThisMachineIsSharedByItsVirtualChips) {
   ASSERT_EQ(four.chip.moves.size(), 2U);
   EXPECT_EQ(four.chip.moves[0].distance, 1024) << "while the others touch as many";
   EXPECT_EQ(four.chip.moves[0].bytes_per_second, 20e9);
-  EXPECT_EQ(four.chip.near_distance, 1500);
+  EXPECT_EQ(four.chip.near.products, 1500);
+  EXPECT_EQ(four.chip.near.attention, 2000);
+  EXPECT_EQ(four.chip.near.attention_grad, 2500);
+  EXPECT_EQ(four.chip.near.ssd, 3000);
   EXPECT_EQ(four.chip.fact("memory.moves.4096")->value, "8e+10");
   EXPECT_EQ(four.chip.elementwise_per_second, 1e9);
   EXPECT_EQ(four.chip.memory_bytes_per_second, 10e9);
@@ -188,12 +191,12 @@ TEST(SliceTest, ADeviceHasItsShareOfAChip) {
   with_rate.product_bytes_per_second = with_rate.elementwise_per_second = 16e9;
   with_rate.scores = with_rate.score_grads = {.exponentials = 8e9, .rows = 8e8};
   with_rate.moves = {{.distance = 4096, .bytes_per_second = 80e9}, {.distance = 1, .bytes_per_second = 40e9}};
-  with_rate.near_distance = 4096;
+  with_rate.near.products = 4096;
   const Chip shared = device_of(with_rate);
   EXPECT_EQ(shared.moves[0].distance, 4096 / chip.devices) << "the other one touches as many";
   EXPECT_EQ(shared.moves[0].bytes_per_second, 80e9 / static_cast<double>(chip.devices));
   EXPECT_EQ(shared.moves[1].distance, 1) << "never none, which has no logarithm";
-  EXPECT_EQ(shared.near_distance, 4096 / chip.devices);
+  EXPECT_EQ(shared.near.products, 4096 / chip.devices);
   EXPECT_EQ(device_of(with_rate).scores.exponentials, 8e9 / static_cast<double>(chip.devices));
   EXPECT_EQ(device_of(with_rate).score_grads.rows, 8e8 / static_cast<double>(chip.devices));
   EXPECT_EQ(device_of(with_rate).product_bytes_per_second, 16e9 / static_cast<double>(chip.devices));

@@ -27,6 +27,14 @@ TEST(MeshTest, AGroupHoldsTheChipsThatDifferAlongItsAxes) {
   EXPECT_EQ(kMesh.group(5, {}), (std::vector<int64_t>{5}));
 }
 
+TEST(MeshTest, ADegreeMayStandAsSeveralAxes) {
+  const Mesh mesh({{"data", 2}, {"model.0", 3}, {"model.1", 2}});
+  EXPECT_EQ(axes_named(mesh, "model"), (Axes{mesh.axis("model.0"), mesh.axis("model.1")}));
+  EXPECT_EQ(axes_named(mesh, "data"), Axes{mesh.axis("data")});
+  EXPECT_EQ(axes_named(mesh, "expert"), Axes{});
+  EXPECT_EQ(mesh.size(axes_named(mesh, "expert")), 1);
+}
+
 TEST(MeshTest, AnAxisTwiceOrUnknownIsADefect) {
   EXPECT_THROW(Mesh({{"data", 2}, {"data", 2}}), base::Error);
   EXPECT_THROW(kMesh.axis("stage"), base::Error);

@@ -63,6 +63,10 @@ struct Scores {
   ValueId masked;   // f32[b,K,s,g,t]: scaled scores, kHiddenScore where not visible
 };
 
+std::vector<QueryBlock> query_blocks_of(const AttentionDims& z, const NodeView& view) {
+  return query_blocks(z, AttentionMask::from(view.attrs), view.attrs.flag("placed"));
+}
+
 // Of the block with the most scores, as products leave them: the queries of a key head are rows.
 struct LargestBlock {
   AttentionDims z;
@@ -70,10 +74,8 @@ struct LargestBlock {
   int64_t rows = 0, keys = 0;
 
   explicit LargestBlock(const NodeView& view) : z(view.operands[0], view.operands[1]), dtype(view.operands[0].dtype) {
-    for (const QueryBlock& block : query_blocks(z, AttentionMask::from(view.attrs), view.attrs.flag("placed"))) {
-      const int64_t seen = block.keys.end - block.keys.begin;
-      if (block.size * z.group * seen > rows * keys) rows = block.size * z.group, keys = seen;
-    }
+    for (const QueryBlock& block : query_blocks_of(z, view))
+      if (block.size * z.group * block.keys.size() > rows * keys) rows = block.size * z.group, keys = block.keys.size();
   }
 
   TensorType scores_in(DType type) const { return {type, {z.b, z.kv_heads, rows, keys}}; }
@@ -103,7 +105,7 @@ class Blocks {
   }
   /// Keys or values [b,t,K,d] -> those that the block sees
   ValueId keys(const QueryBlock& block, ValueId rows) const {
-    return part(b_, rows, 1, block.keys.begin, block.keys.end - block.keys.begin);
+    return part(b_, rows, 1, block.keys.begin, block.keys.size());
   }
   /// lse [b,H,s] -> [b,K,s,g] of a block
   ValueId per_query(const QueryBlock& block, ValueId lse) const {
@@ -221,6 +223,13 @@ Types attention_grad_temporaries(const NodeView& view) {
   const LargestBlock block(view);
   const TensorType wide = block.scores_in(DType::f32), narrow = block.scores_in(block.dtype), sums = block.key_sums();
   return {wide, wide, narrow, narrow, block.query_rows(), sums, sums, sums, sums};
+}
+
+int64_t scores_of_all_blocks(const NodeView& view) {
+  const AttentionDims z(view.operands[0], view.operands[1]);
+  int64_t scores = 0;
+  for (const QueryBlock& block : query_blocks_of(z, view)) scores += z.b * z.heads * block.size * block.keys.size();
+  return scores;
 }
 
 std::vector<ValueId> decompose_attention(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs) {

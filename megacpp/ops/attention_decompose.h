@@ -46,6 +46,9 @@ std::vector<QueryBlock> query_blocks(const AttentionDims& z, const AttentionMask
 Types attention_temporaries(const NodeView& view);
 Types attention_grad_temporaries(const NodeView& view);
 
+/// Scores that all blocks of queries have together, those that the mask hides too.
+int64_t scores_of_all_blocks(const NodeView& view);
+
 /// q, k, v and what describes tokens (attention_mask.h) -> out, lse
 std::vector<ValueId> decompose_attention(Builder& b, const std::vector<ValueId>& operands, const ir::Attrs& attrs);
 /// q, k, v, out, lse, dout and what describes tokens -> dq, dk, dv

@@ -103,5 +103,26 @@ TEST(AttentionDecomposeTest, TemporariesHaveTheScoresOfTheLargestBlock) {
     }
 }
 
+// As the decomposition has them, where half of a block on the diagonal is hidden, or all but a window.
+TEST(AttentionDecomposeTest, ScoresOfAllBlocksCountHiddenOnesToo) {
+  const ir::TensorType q{ir::DType::bf16, {3, kLength, 2, 4}}, k{ir::DType::bf16, {3, kLength, 1, 4}};
+  const Types types = {q, k, k};
+  for (const ir::Attrs& attrs : {kCausalMask, kWindow, kSparse}) {
+    const OpDef& op = op_def("attention");
+    ir::Graph graph("long");
+    Builder builder(graph);
+    std::vector<ValueId> ids;
+    for (const ir::TensorType& type : types)
+      ids.push_back(builder.input("x" + std::to_string(ids.size()), type, ir::Role::activation));
+    op.decompose(builder, ids, attrs);
+    int64_t scores = 0;
+    for (const ir::Node& node : graph.nodes())
+      if (node.op == "exp") scores += graph.type(node.results[0]).elements();
+    const Types results = op.infer(types, attrs);
+    EXPECT_EQ(scores_of_all_blocks({types, results, attrs}), scores);
+    EXPECT_GT(static_cast<double>(scores), op.cost({types, results, attrs}).exponentials);
+  }
+}
+
 }  // namespace
 }  // namespace megacpp::ops

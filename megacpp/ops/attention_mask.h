@@ -22,6 +22,8 @@ inline constexpr double kHiddenScore = -1e30;
 struct KeyRange {
   int64_t begin = 0;
   int64_t end = 0;
+
+  int64_t size() const { return end - begin; }
 };
 
 /// What is in both, empty at the later begin where nothing is.

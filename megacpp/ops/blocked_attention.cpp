@@ -171,7 +171,7 @@ bool becomes_loop(const NodeView& view) {
   if (sizes.z.t > kLongestUnrolled) return true;
   int64_t unrolled = 0;
   for (const QueryBlock& block : query_blocks(sizes.z, AttentionMask::from(view.attrs), view.attrs.flag("placed")))
-    unrolled += block.size * (block.keys.end - block.keys.begin);
+    unrolled += block.size * block.keys.size();
   return 4 * sizes.table.pairs() * kAttentionBlock * kAttentionBlock <= 3 * unrolled;
 }
 

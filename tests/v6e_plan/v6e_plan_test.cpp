@@ -361,8 +361,8 @@ void print_errors(const char* name, const std::vector<double>& errors) {
 
 // In loops ZeRO 0 to 2 with recompute and several sequences a chip, tuning rows but for one, and several micro-steps,
 // drawn from a seed and split by their hash: what the rule was mended by, and what judges that. And unrolled blocks,
-// whose rule is coarser: XLA orders the work of all blocks as it likes; of the rows that are named by a seed those of
-// seed 771001 were drawn as they came, and judge blind.
+// whose rule is coarser: XLA orders the work of all blocks as it likes; the judging ones of seed 771001 were drawn as
+// they came, and judge blind.
 TEST(V6ePlanTest, PlacedStepsAreWithinWhatIsExpected) {
   PlacedErrors looped, unrolled;
   for (const base::Json& json : golden_rows("v6e_placed_steps.jsonl")) {
@@ -385,6 +385,7 @@ TEST(V6ePlanTest, PlacedStepsAreWithinWhatIsExpected) {
   EXPECT_LE(worst(looped.tuning), 0.22) << "scores in bf16 that may be there or not";
   EXPECT_LE(worst(looped.judging), 0.12);
   EXPECT_LE(worst(looped.small), 0.25);
+  EXPECT_LE(worst(unrolled.small), 0.32);
   EXPECT_LE(median(unrolled.tuning), 0.05);
   EXPECT_LE(worst(unrolled.tuning), 0.33) << "4096 tokens of which fusions make nothing again";
   EXPECT_LE(median(unrolled.judging), 0.05);

@@ -59,6 +59,10 @@ bool are_plausible(const std::vector<hw::MoveRate>& moves) {
   return !moves.empty();
 }
 
+bool are_plausible(const hw::NearDistances& near) {
+  return std::min({near.products, near.attention, near.attention_grad, near.ssd}) > 0;
+}
+
 // Earlier versions did not measure all of them.
 bool is_plausible(const hw::HostRates& rates) {
   const auto needed = {rates.matrix_flops, rates.attention_flops,        rates.attention_grad_flops,
@@ -66,7 +70,7 @@ bool is_plausible(const hw::HostRates& rates) {
   const auto optional = {rates.product_bytes_per_second, rates.scores.exponentials, rates.scores.rows,
                          rates.score_grads.exponentials, rates.score_grads.rows,    rates.ssd_positions_per_second};
   return std::ranges::all_of(needed, is_rate) && std::ranges::all_of(optional, is_rate_or_none) &&
-         are_plausible(rates.moves) && rates.near_distance > 0 && is_within(rates.product_wait, kLongestWait) &&
+         are_plausible(rates.moves) && are_plausible(rates.near) && is_within(rates.product_wait, kLongestWait) &&
          is_within(rates.launch_seconds, kLongestLaunch);
 }
 

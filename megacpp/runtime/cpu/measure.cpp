@@ -271,18 +271,19 @@ LoneNodes state_space(int64_t head, const Threads& threads) {
 }
 
 /// What training steps are full of: a gate and an optimizer's update.
-LoneNodes elementwise(base::ThreadPool& pool) {
+LoneNodes elementwise(const Threads& threads) {
   constexpr const char* kGate = "in(0,1) in(0,1) logistic(%0) mul(%0,%2) mul(%3,%1) out(%4)";
   constexpr const char* kUpdate =
       "in(0,1) in(0,1) const(0.9) mul(%1,%2) const(0.1) mul(%0,%4) add(%3,%5) in(0,1) const(0.95) mul(%7,%8) "
       "mul(%0,%0) mul(%4,%10) add(%9,%11) sqrt(%12) add(%13,%4) div(%6,%14) in(0,1) mul(%4,%15) sub(%16,%17) out(%6) "
       "out(%12) out(%18)";
   // More than caches near a core hold, and no gigabytes where there are many cores.
-  const ir::Shape shape = {kRowsPerThread * std::min(4 * pool.size(), 16), 2 * kNarrow};
+  const ir::Shape shape = {kRowsPerThread * std::min<int64_t>(4 * threads.measured, 16), 2 * kNarrow};
   const ir::TensorType x = f32(shape);
   const auto node = [&](const char* program, const char* dtypes, size_t operands) {
     return std::make_unique<LoneNode>("fused", ops::Types(operands, x),
-                                      ir::Attrs{{"program", program}, {"dtypes", dtypes}, {"shape", shape}}, pool);
+                                      ir::Attrs{{"program", program}, {"dtypes", dtypes}, {"shape", shape}},
+                                      threads.pool);
   };
   LoneNodes nodes;
   nodes.push_back(node(kGate, "f32", 2));
@@ -376,7 +377,7 @@ hw::HostRates measure_rates(base::ThreadPool& pool, int64_t memory_bytes) {
   NarrowProducts far(std::max<int64_t>(2, kCopied.back() / static_cast<int64_t>(narrow.bytes())), threads);
   Attention forward("attention", threads), backward("attention_grad", threads);
   StateSpace states(threads);
-  Nodes programs(elementwise(pool));
+  Nodes programs(elementwise(threads));
   Copies copies(pool);
   Launches launches(pool);
   std::vector<Timed*> kinds = {&large.timed, &narrow.timed, &far.timed, &programs.timed, &launches.timed};
@@ -388,6 +389,7 @@ hw::HostRates measure_rates(base::ThreadPool& pool, int64_t memory_bytes) {
   const Prices product = prices({large.product.flops(), large.product.bytes(), large.timed.median()},
                                 {narrow.flops(), narrow.bytes(), narrow.timed.median()});
   const Prices state_space = states.each();
+  const auto distance = [](double bytes) { return static_cast<int64_t>(bytes); };
   hw::HostRates rates{.matrix_flops = rate_of(product.first),
                       .product_bytes_per_second = rate_of(product.second),
                       .attention_flops = rate_of(forward.seconds_per_flop()),
@@ -397,12 +399,15 @@ hw::HostRates measure_rates(base::ThreadPool& pool, int64_t memory_bytes) {
                       .ssd_flops = rate_of(state_space.first),
                       .ssd_positions_per_second = rate_of(state_space.second),
                       .moves = copies.rates(launches.timed.median()),
-                      .near_distance = static_cast<int64_t>(narrow.bytes()),
+                      .near = {.products = distance(narrow.bytes()),
+                               .attention = distance(forward.lengthy.bytes()),
+                               .attention_grad = distance(backward.lengthy.bytes()),
+                               .ssd = distance(states.wide.bytes())},
                       .launch_seconds = std::min(launches.timed.median(), kLongestLaunch)};
   rates.bytes_per_second = rates.moves.back().bytes_per_second;
-  rates.elementwise_per_second =
-      programs.flops() / beside(programs.timed.median(), programs.bytes() / rates.bytes_per_second);
-  const double near = hw::move_seconds(rates.moves, static_cast<double>(rates.near_distance));
+  const double moving = programs.bytes() * hw::move_seconds(rates.moves, programs.bytes());
+  rates.elementwise_per_second = programs.flops() / beside(programs.timed.median(), moving);
+  const double near = hw::move_seconds(rates.moves, narrow.bytes());
   rates.product_wait = product_wait(narrow, far, narrow.bytes() * (1 / rates.bytes_per_second - near));
   return rates;
 }

@@ -14,8 +14,8 @@ namespace megacpp::runtime::cpu {
 inline constexpr double kLongestWait = 100;    // HostRates::product_wait
 inline constexpr double kLongestLaunch = 0.1;  // seconds
 
-/// With all threads. What grows with their number takes at most a quarter of `memory_bytes`. Processor, cores, memory
-/// and date are left to the caller.
+/// With all threads. Takes about half a gigabyte, and up to a quarter of `memory_bytes` for what grows with their
+/// number. Processor, cores, memory and date are left to the caller.
 hw::HostRates measure_rates(base::ThreadPool& pool, int64_t memory_bytes);
 
 }  // namespace megacpp::runtime::cpu
