@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <new>
+#include <string_view>
 
+#include "megacpp/base/error.h"
 #include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/runtime/blas_kernels.h"
@@ -24,7 +27,7 @@ bool is_confined = false;
 // OpenBLAS starts a thread for each processor when it is loaded, and ends the process by SIGINT where the system has no
 // memory for one. None of them is ever used: one thread a call, and the threads are ours. It asks for the processors
 // before main(), so until then there is one.
-void confine_to_one_processor(int /*argc*/, char** /*argv*/, char** /*environment*/) {
+void confine_to_one_processor() {
   if (::sched_getaffinity(0, sizeof(processors), &processors) != 0) return;
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -33,9 +36,25 @@ void confine_to_one_processor(int /*argc*/, char** /*argv*/, char** /*environmen
   is_confined = ::sched_setaffinity(0, sizeof(one), &one) == 0;
 }
 
+// Tables that are made before main() have nobody to catch that there is no memory for them. Asks for none itself.
+void refuse_to_start() {
+  constexpr std::string_view kError =
+      "error E2005 host memory ran out\n"
+      "  where:  start of megacpp\n"
+      "  got:    the system refused an allocation\n"
+      "  wanted: memory for tables of the program\n"
+      "  next:   free memory, or raise the limit on address space (ulimit -v)\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kError.data(), kError.size());
+  ::_exit(megacpp::base::exit_status(megacpp::base::ErrorClass::does_not_fit));
+}
+
+void prepare_start(int /*argc*/, char** /*argv*/, char** /*environment*/) {
+  std::set_new_handler(refuse_to_start);
+  confine_to_one_processor();
+}
+
 // Runs before the constructors of all shared libraries.
-[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**,
-                                                                             char**) = confine_to_one_processor;
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**, char**) = prepare_start;
 
 }  // namespace
 
@@ -47,5 +66,6 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // so is a file that may not grow
   megacpp::base::handle_stop_signals();
+  std::set_new_handler(nullptr);  // from here on it is caught
   return megacpp::cli::run(argc, argv);
 }

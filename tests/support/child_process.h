@@ -66,7 +66,9 @@ inline Ending wait_for_process(pid_t pid, std::chrono::seconds time_limit) {
 /// The system's loader had too little memory or too few files for the program's libraries: it never was megacpp.
 inline bool is_not_started(const Ending& ending) {
   constexpr int kLoaderStatus = 127;
-  return ending.status == kLoaderStatus && ending.err.find("error while loading shared libraries") != std::string::npos;
+  return ending.status == kLoaderStatus &&
+         (ending.err.find("error while loading shared libraries") != std::string::npos ||
+          ending.err.find("cannot allocate TLS data") != std::string::npos);
 }
 
 /// Whether it has a handler for the signal, as megacpp has from the first lines of main() on, or has ended.
