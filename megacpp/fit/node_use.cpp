@@ -64,6 +64,14 @@ class ProgramUse {
              const hw::Chip& device)
       : graph_(graph), plan_(plan), slots_(std::move(slots)), expert_parts_(expert_parts), device_(device) {}
 
+  std::vector<NodeUse> of_nodes(TouchedBytes& arena) const {
+    std::vector<NodeUse> uses(graph_.nodes().size());
+    for (size_t n = 0; n < uses.size(); ++n)
+      if (ops::op_def(graph_.nodes()[n].op).is_work()) uses[n] = of(graph_.nodes()[n], arena);
+    return uses;
+  }
+
+ private:
   NodeUse of(const ir::Node& node, TouchedBytes& arena) const {
     NodeUse use;
     const ops::Work work = ops::op_def(node.op).work;
@@ -84,7 +92,6 @@ class ProgramUse {
     return use;
   }
 
- private:
   double share_in_use(ir::ValueId value) const {
     if (slots_[value.index] == 0) return 1;
     const ir::Shape& rows = graph_.type(value).shape;
@@ -129,22 +136,20 @@ double TouchedBytes::touch(const std::vector<hw::MoveRate>& moves, int64_t offse
 
 std::vector<std::vector<NodeUse>> uses_in_step(const compile::StagePrograms& chip, const ir::Mesh& mesh,
                                                const hw::Chip& device) {
-  std::vector<std::vector<NodeUse>> uses;
-  if (device.moves.empty()) return uses;
-  TouchedBytes arena(chip.memory.total_bytes);
+  if (device.moves.empty()) return {};
+  const int64_t expert_parts = mesh.size(ir::axes_named(mesh, "expert"));
   SlotsByName left;
-  for (const bool is_first_step : {true, false})
-    for (size_t p = 0; p < chip.programs.size(); ++p) {
-      const ir::Graph& graph = chip.programs[p].graph;
-      const memory::ProgramPlan& plan = chip.memory.programs[p];
-      if (plan.value_offset.size() != graph.values().size()) return {};
-      const ProgramUse program(graph, plan, slots_of_rows(graph, left), mesh.size(ir::axes_named(mesh, "expert")),
-                               device);
-      std::vector<NodeUse> nodes(graph.nodes().size());
-      for (size_t n = 0; n < nodes.size(); ++n)
-        if (ops::op_def(graph.nodes()[n].op).is_work()) nodes[n] = program.of(graph.nodes()[n], arena);
-      if (!is_first_step) uses.push_back(std::move(nodes));
-    }
+  std::vector<ProgramUse> programs;
+  for (size_t p = 0; p < chip.programs.size(); ++p) {
+    const ir::Graph& graph = chip.programs[p].graph;
+    const memory::ProgramPlan& plan = chip.memory.programs[p];
+    if (plan.value_offset.size() != graph.values().size()) return {};
+    programs.emplace_back(graph, plan, slots_of_rows(graph, left), expert_parts, device);
+  }
+  TouchedBytes arena(chip.memory.total_bytes);
+  for (const ProgramUse& program : programs) program.of_nodes(arena);  // the first step
+  std::vector<std::vector<NodeUse>> uses;
+  for (const ProgramUse& program : programs) uses.push_back(program.of_nodes(arena));
   return uses;
 }
 

@@ -85,28 +85,12 @@ void add_head(const ir::Graph& graph, StepParts& parts) {
   }
 }
 
-ir::Shape local_shape(const plan::Plan& plan, const blocks::Parameter& parameter, const ir::Sharding& sharding) {
-  return ir::local_shape(parameter.shape, sharding, plan.parallel.mesh);
-}
-
 /// Whether parts along the rows or along the columns of a matrix begin where a tile does.
 bool fill_tiles(const ir::Shape& part, const ir::Shape& whole, const hw::Tiling& tiling) {
   const size_t rank = whole.size();
   if (rank < 2 || !tiling.rows.contains(kF32Bits)) return true;
   const auto fills = [&](size_t dim, int64_t tile) { return part[dim] == whole[dim] || part[dim] % tile == 0; };
   return fills(rank - 1, tiling.lanes) && fills(rank - 2, tiling.rows.at(kF32Bits));
-}
-
-int64_t copied_weight_bytes(const plan::Plan& plan, const std::vector<blocks::Parameter>& parameters,
-                            const hw::Tiling& tiling) {
-  int64_t bytes = 0;
-  for (const blocks::Parameter& parameter : parameters) {
-    const plan::ParameterSpec spec = plan::spec_of(plan, parameter);
-    const ir::Shape whole = local_shape(plan, parameter, spec.stored);
-    const ir::Shape part = local_shape(plan, parameter, spec.optimizer);
-    if (fill_tiles(part, whole, tiling)) bytes += kF32Bytes * ir::num_elements(whole);
-  }
-  return bytes;
 }
 
 bool is_outside(blocks::ParameterKind kind) {
@@ -126,22 +110,21 @@ bool is_scattered_behind_loop(const plan::Plan& plan, const blocks::Parameter& p
   return is_outside(parameter.kind) && !scatters_in_stages(plan, parts.gradient_chips);
 }
 
-void add_sums(const plan::Plan& plan, const std::vector<blocks::Parameter>& parameters, StepParts& parts) {
+void add_parameters(const plan::Plan& plan, const std::vector<blocks::Parameter>& parameters, const hw::Tiling& tiling,
+                    StepParts& parts) {
   for (const blocks::Parameter& parameter : parameters) {
     const plan::ParameterSpec spec = plan::spec_of(plan, parameter);
-    const int64_t whole = ir::num_elements(local_shape(plan, parameter, spec.computed));
-    const int64_t part = ir::num_elements(local_shape(plan, parameter, spec.gradient));
+    const auto shape = [&](const ir::Sharding& sharding) {
+      return ir::local_shape(parameter.shape, sharding, plan.parallel.mesh);
+    };
+    const auto bytes = [&](const ir::Sharding& sharding) { return kF32Bytes * ir::num_elements(shape(sharding)); };
+    const int64_t whole = bytes(spec.computed), part = bytes(spec.gradient);
+    parts.computed_weights += whole;
+    if (fill_tiles(shape(spec.optimizer), shape(spec.stored), tiling)) parts.copied_weights += bytes(spec.stored);
     const bool is_behind = is_scattered_behind_loop(plan, parameter, parts);
-    if (is_behind) parts.unscattered_sums += kF32Bytes * (whole - part);
+    if (is_behind) parts.unscattered_sums += whole - part;
     if (parameter.kind == blocks::ParameterKind::head) parts.sums_whole_head = is_behind || part == whole;
   }
-}
-
-int64_t computed_weight_bytes(const plan::Plan& plan, const std::vector<blocks::Parameter>& parameters) {
-  int64_t bytes = 0;
-  for (const blocks::Parameter& parameter : parameters)
-    bytes += kF32Bytes * ir::num_elements(local_shape(plan, parameter, plan::spec_of(plan, parameter).computed));
-  return bytes;
 }
 
 }  // namespace
@@ -159,8 +142,6 @@ StepParts step_parts(const recipe::Recipe& recipe, const plan::Plan& plan, const
   const compile::StagePrograms& chip = compiled.stages[0];
   const ir::Graph& micro_step = chip.find(compile::ProgramKind::micro_step).graph;
   StepParts parts{.arguments = argument_bytes(chip.memory, recipe, device).total(),
-                  .computed_weights = computed_weight_bytes(plan, compiled.parameters),
-                  .copied_weights = copied_weight_bytes(plan, compiled.parameters, device.tiling),
                   .all_gradients = plan::state_bytes(plan, compiled.parameters).gradients,
                   .planned = chip.memory.total_bytes,
                   .is_planned_peak_in_update = chip.memory.peak_program == "update",
@@ -169,7 +150,7 @@ StepParts step_parts(const recipe::Recipe& recipe, const plan::Plan& plan, const
   parts.gathers_updates = plan.layout.zero > 0 && plan.layout.zero < 3 && parts.gradient_chips > 1;
   parts.sequences = recipe.train.batch / (plan.layout.data_parallel * plan.layout.expert_parallel);
   parts.gradients = gradient_bytes(micro_step_memory(chip, target));
-  add_sums(plan, compiled.parameters, parts);
+  add_parameters(plan, compiled.parameters, device.tiling, parts);
   add_state(chip.memory, parts);
   add_head(micro_step, parts);
   add_scores(micro_step, parts);

@@ -46,23 +46,26 @@ TEST(AttentionDecomposeTest, LongSequencesHaveBlocksOfBoundedSize) {
       EXPECT_LE(block.size, kLargestQueryBlock);
 }
 
+/// Of inputs "x0", "x1", .. and outputs "0", "1", ..
+ir::Graph decomposed(const OpDef& op, const Types& types, const ir::Attrs& attrs) {
+  ir::Graph graph("long");
+  Builder builder(graph);
+  std::vector<ValueId> ids;
+  for (const ir::TensorType& type : types)
+    ids.push_back(builder.input("x" + std::to_string(ids.size()), type, ir::Role::activation));
+  const std::vector<ValueId> results = op.decompose(builder, ids, attrs);
+  for (size_t i = 0; i < results.size(); ++i) graph.add_output({.name = std::to_string(i), .value = results[i]});
+  return graph;
+}
+
 // The op's decomposition against its reference, on values of its own.
 void expect_decomposition_equals_reference(std::string_view name, const Types& types, const ir::Attrs& attrs) {
   const OpDef& op = op_def(name);
   const Sample sample{.name = "long", .operands = types, .attrs = attrs};
   const std::vector<Tensor> operands = sample_operands(op, sample);
-  ir::Graph graph("long");
-  Builder builder(graph);
-  std::vector<ValueId> ids;
   std::map<std::string, Tensor> inputs;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const std::string input = "x" + std::to_string(i);
-    ids.push_back(builder.input(input, operands[i].type, ir::Role::activation));
-    inputs[input] = operands[i];
-  }
-  const std::vector<ValueId> results = op.decompose(builder, ids, attrs);
-  for (size_t i = 0; i < results.size(); ++i) graph.add_output({.name = std::to_string(i), .value = results[i]});
-  const auto got = evaluate(graph, inputs, Rounding::none);
+  for (size_t i = 0; i < operands.size(); ++i) inputs["x" + std::to_string(i)] = operands[i];
+  const auto got = evaluate(decomposed(op, types, attrs), inputs, Rounding::none);
   const auto wanted = evaluate_op(name, operands, attrs, Rounding::none);
   for (size_t r = 0; r < wanted.size(); ++r)
     for (int64_t i = 0; i < wanted[r].elements(); ++i)
@@ -87,12 +90,7 @@ TEST(AttentionDecomposeTest, TemporariesHaveTheScoresOfTheLargestBlock) {
     for (const char* name : {"attention", "attention_grad"}) {
       const OpDef& op = op_def(name);
       const Types types = op.name == "attention" ? Types{q, k, k} : Types{q, k, k, q, lse, q};
-      ir::Graph graph("long");
-      Builder builder(graph);
-      std::vector<ValueId> ids;
-      for (const ir::TensorType& type : types)
-        ids.push_back(builder.input("x" + std::to_string(ids.size()), type, ir::Role::activation));
-      op.decompose(builder, ids, attrs);
+      const ir::Graph graph = decomposed(op, types, attrs);
       int64_t largest = 0;
       for (const ir::Node& node : graph.nodes())
         for (const ir::TensorType& type : graph.result_types(node)) largest = std::max(largest, type.elements());
@@ -109,12 +107,7 @@ TEST(AttentionDecomposeTest, ScoresOfAllBlocksCountHiddenOnesToo) {
   const Types types = {q, k, k};
   for (const ir::Attrs& attrs : {kCausalMask, kWindow, kSparse}) {
     const OpDef& op = op_def("attention");
-    ir::Graph graph("long");
-    Builder builder(graph);
-    std::vector<ValueId> ids;
-    for (const ir::TensorType& type : types)
-      ids.push_back(builder.input("x" + std::to_string(ids.size()), type, ir::Role::activation));
-    op.decompose(builder, ids, attrs);
+    const ir::Graph graph = decomposed(op, types, attrs);
     int64_t scores = 0;
     for (const ir::Node& node : graph.nodes())
       if (node.op == "exp") scores += graph.type(node.results[0]).elements();

@@ -43,7 +43,7 @@ hw::HostRates quick_rates() {
           .date = "2026-11-17"};
 }
 
-/// The file with another text in place of a number.
+/// The file with another text in place of what it has.
 std::string text_with(base::Json rates, const std::string& rate, const std::string& damaged) {
   rates[rate] = "damaged";
   std::string text = base::to_text(rates);
@@ -152,9 +152,7 @@ TEST_F(HostRatesTest, DamagedDistancesAreMeasuredAgain) {
   for (const char* damaged :
        {"[]", "3", "[[1,2e9],[1,1e9]]", "[[2,2e9],[1,1e9]]", "[[0,2e9]]", "[[1,0]]", "[[1]]", R"([["near",2e9]])",
         "[[-1,2e9]]", "[[1,2e9],[2,1e9],[3]]", "[[1,NaN],[2,1e9]]", "[[1,Infinity],[2,1e9]]"}) {
-    base::Json broken = sound;
-    broken["moves"] = base::parse_json(damaged, base::Code::E1008, "moves");
-    base::write_file_atomically(file_, base::to_text(broken));
+    base::write_file_atomically(file_, text_with(sound, "moves", damaged));
     EXPECT_EQ(host_rates(file_, quick_rates).moves.size(), 2U) << damaged;
     EXPECT_EQ(hw::host_rates_of(base::parse_json(base::read_file(file_), base::Code::E1008, "file")).moves.size(), 2U)
         << damaged;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/cpu/transposer.h"
 
-#include <algorithm>
 #include <cstring>
+
+#include "megacpp/runtime/cpu/row_grain.h"
 
 namespace megacpp::runtime::cpu {
 
@@ -28,9 +29,8 @@ Transposer::Transposer(const ir::Shape& source, const std::vector<int64_t>& perm
 }
 
 void Transposer::run(const float* from, float* to, base::ThreadPool& pool) const {
-  constexpr int64_t kElementsPerGrain = 8192;
-  const int64_t grain = std::max<int64_t>(1, kElementsPerGrain / std::max<int64_t>(1, shape_.back()));
-  pool.parallel_for(rows_, grain, [&](int64_t begin, int64_t end, int) { copy_rows(from, to, begin, end); });
+  pool.parallel_for(rows_, row_grain(shape_.back()),
+                    [&](int64_t begin, int64_t end, int) { copy_rows(from, to, begin, end); });
 }
 
 void Transposer::copy_rows(const float* from, float* to, int64_t begin, int64_t end) const {

@@ -2,14 +2,11 @@
 #include <algorithm>
 
 #include "megacpp/runtime/cpu/kernel.h"
+#include "megacpp/runtime/cpu/row_grain.h"
 #include "megacpp/runtime/cpu/simd.h"
 
 namespace megacpp::runtime::cpu {
 namespace {
-
-constexpr int64_t kGrainElements = 8192;  // below this a thread is not worth waking
-
-int64_t row_grain(int64_t width) { return std::max<int64_t>(1, kGrainElements / width); }
 
 // Slots count the rows of their own chunk.
 struct Chunks {

@@ -6,6 +6,7 @@
 
 #include "megacpp/runtime/cpu/kernel.h"
 #include "megacpp/runtime/cpu/kernels/scratch.h"
+#include "megacpp/runtime/cpu/row_grain.h"
 #include "megacpp/runtime/cpu/simd.h"
 #include "megacpp/runtime/cpu/transposer.h"
 
@@ -30,13 +31,12 @@ constexpr int64_t kColumns = 64;          // that a thread adds at least
 constexpr int64_t kColumnsOfPart = 4096;  // and at most, of one block of rows
 
 void fold_rows(const Plan& plan, const float* x, float* y, base::ThreadPool& pool) {
-  pool.parallel_for(plan.reduced * plan.kept, std::max<int64_t>(1, 8192 / std::max<int64_t>(1, plan.inner)),
-                    [&](int64_t begin, int64_t end, int) {
-                      for (int64_t i = begin; i < end; ++i) {
-                        const float* row = x + i * plan.inner;
-                        y[i] = plan.sum ? row_sum(row, plan.inner) : row_max_value(row, plan.inner);
-                      }
-                    });
+  pool.parallel_for(plan.reduced * plan.kept, row_grain(plan.inner), [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float* row = x + i * plan.inner;
+      y[i] = plan.sum ? row_sum(row, plan.inner) : row_max_value(row, plan.inner);
+    }
+  });
 }
 
 /// From row `begin` to row `end`, `stride` apart.
@@ -125,19 +125,18 @@ Prepared prepare_cumsum(const ops::NodeView& view, int) {
   const int64_t outer = type.elements() / std::max<int64_t>(1, size * inner);
   const bool reverse = view.attrs.flag("reverse");
   return {.run = [=](const KernelArgs& args) {
-    args.pool.parallel_for(outer, std::max<int64_t>(1, 8192 / std::max<int64_t>(1, size * inner)),
-                           [&](int64_t begin, int64_t end, int) {
-                             for (int64_t o = begin; o < end; ++o) {
-                               for (int64_t t = 0; t < size; ++t) {
-                                 const int64_t at = (o * size + (reverse ? size - 1 - t : t)) * inner;
-                                 const int64_t before = at + (reverse ? inner : -inner);
-                                 if (t == 0)
-                                   row_scale(1.0F, args.in(0) + at, args.out(0) + at, inner);
-                                 else
-                                   row_add(args.in(0) + at, args.out(0) + before, args.out(0) + at, inner);
-                               }
-                             }
-                           });
+    args.pool.parallel_for(outer, row_grain(size * inner), [&](int64_t begin, int64_t end, int) {
+      for (int64_t o = begin; o < end; ++o) {
+        for (int64_t t = 0; t < size; ++t) {
+          const int64_t at = (o * size + (reverse ? size - 1 - t : t)) * inner;
+          const int64_t before = at + (reverse ? inner : -inner);
+          if (t == 0)
+            row_scale(1.0F, args.in(0) + at, args.out(0) + at, inner);
+          else
+            row_add(args.in(0) + at, args.out(0) + before, args.out(0) + at, inner);
+        }
+      }
+    });
   }};
 }
 

@@ -3,12 +3,11 @@
 #include <cmath>
 
 #include "megacpp/runtime/cpu/kernel.h"
+#include "megacpp/runtime/cpu/row_grain.h"
 #include "megacpp/runtime/cpu/simd.h"
 
 namespace megacpp::runtime::cpu {
 namespace {
-
-constexpr int64_t kGrainElements = 8192;  // below this a thread is not worth waking
 
 struct Sizes {
   int64_t rows, width, group, groups;  // width = groups * group
@@ -25,7 +24,7 @@ struct Sizes {
     eps = static_cast<float>(view.attrs.real("eps"));
     offset = static_cast<float>(view.attrs.real("offset", 0.0));
     row_bytes = (width * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
-    grain = std::max<int64_t>(1, kGrainElements / width);
+    grain = row_grain(width);
   }
 };
 

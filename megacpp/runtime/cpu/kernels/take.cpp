@@ -2,18 +2,18 @@
 #include <algorithm>
 
 #include "megacpp/runtime/cpu/kernel.h"
+#include "megacpp/runtime/cpu/row_grain.h"
 #include "megacpp/runtime/cpu/simd.h"
 
 namespace megacpp::runtime::cpu {
 namespace {
 
-constexpr int64_t kGrainElements = 8192;  // below this a thread is not worth waking
 constexpr int64_t kColumnGrain = 64;
 
 Prepared prepare_take(const ops::NodeView& view, int) {
   const int64_t count = view.operands[1].elements();
   const int64_t table_rows = view.operands[0].dim(0), width = view.operands[0].dim(1);
-  const int64_t grain = std::max<int64_t>(1, kGrainElements / width);
+  const int64_t grain = row_grain(width);
   return {[=](const KernelArgs& args) {
     const float* table = args.in(0);           // [v, h]
     const int32_t* ids = args.in<int32_t>(1);  // [...]
@@ -39,7 +39,7 @@ Prepared prepare_scatter_add(const ops::NodeView& view, int) {
     const int32_t* ids = args.in<int32_t>(0);  // [...]
     const float* rows = args.in(1);            // [..., h]
     float* table = args.out(0);                // [v, h]
-    args.pool.parallel_for(total, kGrainElements,
+    args.pool.parallel_for(total, row_grain(1),
                            [&](int64_t begin, int64_t end, int) { std::fill(table + begin, table + end, 0.0F); });
     args.pool.parallel_for(width, kColumnGrain, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = 0; i < count; ++i) {
