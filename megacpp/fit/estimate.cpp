@@ -155,6 +155,10 @@ Compiler compiler_of(const Assumptions& assumptions) {
   return is_xla ? Compiler::xla : Compiler::ours;
 }
 
+bool runs_own_kernels(const Assumptions& assumptions) {
+  return hw::device_of(assumptions.slice.chip).kind == hw::ChipKind::host || assumptions.kernels_run_there;
+}
+
 /// Nothing where kernels of ours are assumed.
 std::optional<XlaForms> xla_forms(const Assumptions& assumptions, hw::ChipKind kind) {
   if (compiler_of(assumptions) == Compiler::ours) return std::nullopt;
@@ -204,15 +208,16 @@ plan::Changes filling_changes(const recipe::Recipe& recipe, int64_t devices) {
 }
 
 schedule::Target target_on(const Assumptions& assumptions) {
+  if (runs_own_kernels(assumptions)) return assumptions.kernels;
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  const bool is_own = device.kind == hw::ChipKind::host || assumptions.kernels_run_there;
-  if (is_own) return assumptions.kernels;
   return hardware_target(device, assumptions.kernels, xla_forms(assumptions, device.kind));
 }
 
 StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assumptions, const std::string& precision) {
   return predict_step(compiled, assumptions.slice, precision,
-                      {.loops = assumptions.lane.loops, .compiler = compiler_of(assumptions)});
+                      {.loops = assumptions.lane.loops,
+                       .compiler = compiler_of(assumptions),
+                       .kernels = runs_own_kernels(assumptions) ? &assumptions.kernels : nullptr});
 }
 
 bool may_fit(const Estimate& estimate, const Ceiling& ceiling) {

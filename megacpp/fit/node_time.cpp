@@ -66,11 +66,11 @@ double share_of_peak(const hw::Chip& chip, ops::Work work, int64_t head_width) {
   return products;
 }
 
-NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::NodeView& view, Compiler compiler,
-                   const std::optional<NodeUse>& use) {
+NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::NodeView& view, const NodeRun& run) {
+  const std::optional<NodeUse>& use = run.use;
   const std::string_view dtype = view.operands.empty() ? "f32" : ir::dtype_name(view.operands[0].dtype);
   const ops::Cost own = op.cost(view);
-  const ops::Cost cost = compiler == Compiler::xla && op.cost_by_xla ? op.cost_by_xla(view) : own;
+  const ops::Cost cost = run.compiler == Compiler::xla && op.cost_by_xla ? op.cost_by_xla(view) : own;
   const double at_peak = (use ? use->rows : 1) * cost.flops / matrix_rate(device, dtype).flops_per_second;
   const double once = use ? use->bytes : bytes_of(view.operands) + bytes_of(view.results);
   // Elementwise programs find what was just made near; what other kernels do beside reading and writing has no rate,
@@ -90,7 +90,8 @@ NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::Node
   // Kernels of this machine read a tile, compute and write it, one after the other.
   const double elementwise =
       op.work == ops::Work::elementwise ? seconds_at(cost.flops, device.elementwise_per_second) : 0;
-  return {.seconds = std::max(arithmetic, moved + elementwise) + device.reached.launch,
+  const double launch = run.shares_launch ? 0 : device.reached.launch;
+  return {.seconds = std::max({arithmetic, moved + elementwise, run.least_seconds}) + launch,
           .limit = std::max(at_peak, traffic),
           .arithmetic = at_peak,
           .arithmetic_bound = std::max(arithmetic, elementwise) > moved};

@@ -39,10 +39,15 @@ struct NodeTime {
   double arithmetic = 0;         // of it, the arithmetic alone
   bool arithmetic_bound = true;  // else memory traffic takes longer
 };
-/// Of an op that is work. `device` as the mesh sees it (hw::device_of). Without `use` all operands and results come
-/// from memory, and all rows are in use.
-NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::NodeView& view,
-                   Compiler compiler = Compiler::ours, const std::optional<NodeUse>& use = std::nullopt);
+/// What is known of how a node is run beside what it computes and moves.
+struct NodeRun {
+  Compiler compiler = Compiler::ours;
+  std::optional<NodeUse> use = {};  // absent: all operands and results come from memory, and all rows are in use
+  double least_seconds = 0;         // of its kernel (schedule::Target::least_seconds)
+  bool shares_launch = false;       // with a node before it, whose launch is counted there
+};
+/// Of an op that is work. `device` as the mesh sees it (hw::device_of).
+NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::NodeView& view, const NodeRun& run = {});
 
 /// What so many seconds of work take where collectives run beside its first `beside` seconds: their kernels take
 /// processors and memory traffic from it.

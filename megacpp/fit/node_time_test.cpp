@@ -52,6 +52,19 @@ TEST(NodeTimeTest, EachKindOfWorkReachesItsShare) {
   EXPECT_FALSE(copy.arithmetic_bound);
 }
 
+// A kernel of a small node takes as long as it is known to take, and is launched once.
+TEST(NodeTimeTest, NoKernelIsShorterThanItIsKnownToBe) {
+  const ops::Types x = {{ir::DType::f32, {64}}};
+  hw::Chip chip = toy();
+  chip.reached.launch = 0.25;
+  const ops::OpDef& op = ops::op_def("neg");
+  const auto seconds = [&](const NodeRun& run) { return node_time(chip, op, {x, x, {}}, run).seconds; };
+  const double own = seconds({}) - 0.25;
+  EXPECT_DOUBLE_EQ(seconds({.least_seconds = own / 2}), own + 0.25) << "its bytes take longer";
+  EXPECT_DOUBLE_EQ(seconds({.least_seconds = 2 * own}), 2 * own + 0.25);
+  EXPECT_DOUBLE_EQ(seconds({.shares_launch = true}), own) << "a node before it has paid for the launch";
+}
+
 TEST(NodeTimeTest, EveryKernelIsLaunched) {
   hw::Chip chip = toy();
   chip.reached.launch = 0.25;
@@ -128,7 +141,7 @@ NodeTime experts_on(const hw::Chip& chip, bool packed, Compiler compiler) {
   const ir::Attrs attrs = {{"transpose_w", int64_t{0}}};
   const ops::OpDef& op = ops::op_def("ragged_dot");
   const ops::Types results = op.infer(operands, attrs);
-  return node_time(chip, op, {operands, results, attrs}, compiler);
+  return node_time(chip, op, {operands, results, attrs}, {.compiler = compiler});
 }
 
 TEST(NodeTimeTest, XlaMultipliesPackedRowsWithEveryExpert) {
@@ -171,7 +184,7 @@ TEST(NodeTimeTest, WhatIsFurtherAwayTakesLonger) {
   const ir::Attrs attrs = {{"lhs_contract", std::vector<int64_t>{1}}, {"rhs_contract", std::vector<int64_t>{0}}};
   hw::Chip chip = toy();
   const auto product = [&](const NodeUse& use) {
-    return node_time(chip, ops::op_def("dot"), {operands, results, attrs}, Compiler::ours, use).seconds;
+    return node_time(chip, ops::op_def("dot"), {operands, results, attrs}, {.use = use}).seconds;
   };
   EXPECT_DOUBLE_EQ(product({.seconds = 2}), 8);
   EXPECT_DOUBLE_EQ(product({.seconds = 5, .waiting = 3}), 8 + 3);
@@ -182,8 +195,8 @@ TEST(NodeTimeTest, WhatIsFurtherAwayTakesLonger) {
   EXPECT_DOUBLE_EQ(product({.bytes = 32}), 8 + 2) << "of rows in use alone";
   const ops::Types x = {{ir::DType::f32, {64}}};
   const auto moved = [&](const char* op, const ir::Attrs& of) {
-    return node_time(toy(), ops::op_def(op), {x, x, of}, Compiler::ours,
-                     NodeUse{.bytes = 512, .seconds = 0.125, .waiting = 0.0625})
+    return node_time(toy(), ops::op_def(op), {x, x, of},
+                     {.use = NodeUse{.bytes = 512, .seconds = 0.125, .waiting = 0.0625}})
         .seconds;
   };
   EXPECT_DOUBLE_EQ(moved("fused", {{"program", "in(0) neg(%0) out(%1)"}, {"dtypes", "f32"}, {"shape", ir::Shape{64}}}),
@@ -204,15 +217,16 @@ TEST(NodeTimeTest, PartsOfStateSpaceProductsGoThroughMemoryWhereXlaRunsThem) {
   ASSERT_GT(bytes, 0);
   hw::Chip chip = toy();
   chip.peak_flops = {{"bf16", 1e12}};
-  const NodeTime roofline = node_time(chip, op, view, Compiler::ours);
-  EXPECT_DOUBLE_EQ(node_time(chip, op, view, Compiler::xla).seconds, roofline.seconds) << "nothing is known of it";
+  const NodeTime roofline = node_time(chip, op, view);
+  EXPECT_DOUBLE_EQ(node_time(chip, op, view, {.compiler = Compiler::xla}).seconds, roofline.seconds)
+      << "nothing is known of it";
   chip.reached.products = 1;
   chip.reached.traffic = 0.5;
-  const NodeTime ours = node_time(chip, op, view, Compiler::ours), by_xla = node_time(chip, op, view, Compiler::xla);
+  const NodeTime ours = node_time(chip, op, view), by_xla = node_time(chip, op, view, {.compiler = Compiler::xla});
   EXPECT_DOUBLE_EQ(by_xla.seconds, ours.seconds + bytes / 1280 / 0.5);
   EXPECT_DOUBLE_EQ(by_xla.limit, roofline.limit);
   chip.kind = hw::ChipKind::tpu;
-  EXPECT_DOUBLE_EQ(node_time(chip, op, view, Compiler::xla).seconds, ours.seconds);
+  EXPECT_DOUBLE_EQ(node_time(chip, op, view, {.compiler = Compiler::xla}).seconds, ours.seconds);
 }
 
 // What MFU can be at most follows from the file: nobody trains at three quarters of such a chip's peak.

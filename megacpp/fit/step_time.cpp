@@ -26,8 +26,8 @@ using ir::Node;
 // another stage of a pipeline it does not wait for.
 class Walk {
  public:
-  Walk(const compile::Compiled& compiled, const hw::Slice& slice, Compiler compiler)
-      : mesh_(compiled.mesh), slice_(slice), chip_(hw::device_of(slice.chip)), compiler_(compiler) {}
+  Walk(const compile::Compiled& compiled, const hw::Slice& slice, const StepLane& lane)
+      : mesh_(compiled.mesh), slice_(slice), chip_(hw::device_of(slice.chip)), lane_(lane) {}
 
   /// `uses` by node, where they are known.
   StageWork::Program add(const compile::Program& walked, int64_t runs, std::span<const NodeUse> uses) {
@@ -97,13 +97,31 @@ class Walk {
     const ops::OpDef& op = ops::op_def(node.op);
     if (!op.is_work()) return 0;
     const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
-    NodeTime took = node_time(chip_, op, {operands, results, node.attrs}, compiler_, use);
+    const ops::NodeView view{operands, results, node.attrs};
+    NodeTime took = node_time(chip_, op, view,
+                              {.compiler = lane_.compiler,
+                               .use = use,
+                               .least_seconds = least_seconds(node, view),
+                               .shares_launch = shares_launch(node)});
     took.seconds = slowed_beside(chip_, took.seconds, beside);
     time_.arithmetic += times(took.arithmetic);
     time_.limit += times(took.limit);
     (took.arithmetic_bound ? time_.compute : time_.memory) += times(took.seconds);
     if (runs_ > 0) count(node.op, took);
     return took.seconds;
+  }
+
+  double least_seconds(const Node& node, const ops::NodeView& view) const {
+    return lane_.kernels != nullptr && lane_.kernels->least_seconds ? lane_.kernels->least_seconds(node.op, view) : 0;
+  }
+
+  // Of neighbouring elementwise programs that are alike the first pays for the launch, where a backend runs them
+  // together. Which of them wait for one another is not asked: few do.
+  bool shares_launch(const Node& node) {
+    const bool is_elementwise = ops::op_def(node.op).work == ops::Work::elementwise;
+    if (!is_elementwise) launched_.clear();
+    if (!is_elementwise || lane_.kernels == nullptr || lane_.kernels->separate_bytes == 0) return false;
+    return !launched_.insert(node.attrs.text("program")).second;
   }
 
   void count(const std::string& op, const NodeTime& took) {
@@ -167,9 +185,10 @@ class Walk {
   const ir::Mesh& mesh_;
   const hw::Slice& slice_;
   hw::Chip chip_;
-  Compiler compiler_;
-  int64_t runs_ = 1;                                           // in a step, of the program that is walked
-  std::string kind_;                                           // its
+  const StepLane& lane_;
+  std::set<std::string, std::less<>> launched_;  // programs of the elementwise nodes since the last other one
+  int64_t runs_ = 1;                             // in a step, of the program that is walked
+  std::string kind_;                             // its
   std::map<std::pair<std::string, std::string>, OpTime> ops_;  // by kind of program and op
   std::map<std::string, LinkTime> links_;
   std::map<std::string, AxisLink> wires_;  // by axes
@@ -189,10 +208,10 @@ struct StageStep {
 };
 
 StageStep step_of(const compile::Compiled& compiled, const compile::StagePrograms& chip, const hw::Slice& slice,
-                  Compiler compiler) {
+                  const StepLane& lane) {
   std::vector<int64_t> runs(chip.programs.size(), 0);
   for (const compile::Action& action : chip.step) ++runs[action.program];
-  Walk walk(compiled, slice, compiler);
+  Walk walk(compiled, slice, lane);
   const std::vector<std::vector<NodeUse>> uses = uses_in_step(chip, compiled.mesh, hw::device_of(slice.chip));
   StageStep step;
   for (size_t p = 0; p < chip.programs.size(); ++p)
@@ -248,7 +267,7 @@ StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice,
   if (precision != kMeasuredPrecision) open.insert(OpenEnd::dtype);
   if (lane.loops == LaneLoops::on) open.insert(OpenEnd::loops);
   for (const compile::StagePrograms& chip : compiled.stages) {
-    StageStep step = step_of(compiled, chip, slice, lane.compiler);
+    StageStep step = step_of(compiled, chip, slice, lane);
     if (step.time.exposed_copies > 0) open.insert(OpenEnd::copies);
     if (!step.time.links.empty()) open.insert(OpenEnd::links);
     if (step.time.seconds() > slowest.seconds()) slowest = std::move(step.time);

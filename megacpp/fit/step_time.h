@@ -17,6 +17,7 @@
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/node_time.h"
 #include "megacpp/hw/slice.h"
+#include "megacpp/schedule/target.h"
 
 namespace megacpp::fit {
 
@@ -96,6 +97,7 @@ std::vector<catalog::Part> parts_of(const StepTime& time);
 struct StepLane {
   LaneLoops loops = LaneLoops::any;  // for the range alone
   Compiler compiler = Compiler::ours;
+  const schedule::Target* kernels = nullptr;  // of the backend that runs there; null: what its kernels take is not known
 };
 
 /// Of the slowest stage of the pipeline. `precision` is that of compute, "bf16" or "f32"; `slice` has as many devices

@@ -482,5 +482,25 @@ TEST(StepTimeTest, TheScheduleDecidesTheBubble) {
   EXPECT_LT(zero.seconds(), one.seconds());
 }
 
+// A backend that runs neighbouring elementwise programs together launches those that are alike once, and its own word
+// bounds what a small node takes.
+TEST(StepTimeTest, KernelsThatRunTogetherAreLaunchedOnce) {
+  const std::vector<std::string> bf16 = {"train.precision=bf16"};
+  const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", bf16);
+  Assumptions assumptions = test_assumptions("h200:1");
+  assumptions.kernels_run_there = true;
+  assumptions.slice.chip.reached.launch = 1;
+  const Estimate estimate = make_estimate(recipe, assumptions);
+  const auto seconds = [&](const Assumptions& of) { return predict_step(estimate.compiled, of, "bf16").seconds(); };
+  const double apart = seconds(assumptions);
+  assumptions.kernels.separate_bytes = 1;
+  const double together = seconds(assumptions);
+  EXPECT_LT(together, apart - 50) << "the update of every parameter is the same program";
+  assumptions.kernels.least_seconds = [](std::string_view op, const ops::NodeView&) {
+    return op == "cross_entropy" ? 5.0 : 0.0;
+  };
+  EXPECT_NEAR(seconds(assumptions), together + 5, 1e-3);
+}
+
 }  // namespace
 }  // namespace megacpp::fit

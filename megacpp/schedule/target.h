@@ -25,6 +25,9 @@ struct Target {
   /// Scratch bytes the kernel needs while it runs; booked in the memory plan. A function of what it is told alone:
   /// nodes that are alike are asked about once.
   std::function<int64_t(std::string_view op, const ops::NodeView&)> workspace_bytes;
+  /// Seconds that the kernel of this node takes however fast the chip multiplies and moves bytes, as nodes that are too
+  /// small for these rates do. A function of what it is told alone. Empty: not known.
+  std::function<double(std::string_view op, const ops::NodeView&)> least_seconds = {};
   /// Composites that are a fallback when they are taken apart; empty: all are that do not become loops. A compiler that
   /// takes most apart as a matter of course names those that it was to run as one call.
   std::function<bool(std::string_view op)> wants_whole = {};

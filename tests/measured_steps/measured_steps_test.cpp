@@ -177,6 +177,25 @@ TEST(MeasuredStepsTest, ShapesDrawnAtRandomArePredicted) {
   }
 }
 
+// Steps of milliseconds, in which launches and the least time of kernels count, in f32 and bf16: tiny recipes, and
+// shapes that bench/drawn_steps --small drew from two seeds. Constants of kernels are from rows of single kernels; some
+// were mended by the recipes and the first seed, so that the second judges.
+TEST(MeasuredStepsTest, SmallStepsArePredicted) {
+  std::map<std::string, std::vector<double>> errors;  // by split
+  for (const Row& row : rows_of("small_steps.jsonl")) {
+    fmt::print("{:8} {}: {:.2f} ms predicted, {:.2f} ms measured, {:+.1f} %\n", row.split, row.name,
+               1e3 * row.predicted.seconds(), 1e3 * row.measured, 100 * row.error());
+    errors[row.name.find("20261121") == std::string::npos ? "tuning" : "judging"].push_back(std::abs(row.error()));
+  }
+  ASSERT_EQ(errors["tuning"].size(), 24U);
+  ASSERT_EQ(errors["judging"].size(), 16U);
+  EXPECT_LE(*std::ranges::max_element(errors["tuning"]), 0.25);
+  EXPECT_LE(median(errors["judging"]), 0.15);
+  std::ranges::sort(errors["judging"]);
+  EXPECT_LE(errors["judging"][14], 0.25);
+  EXPECT_LE(errors["judging"][15], 0.45) << "experts in f32, whose plain kernels differ most";
+}
+
 // Lanes of one chip reach different rates, so each is judged by itself.
 TEST(MeasuredStepsTest, ArePredictedByRatesThatWereFittedToOthers) {
   std::map<std::string, std::map<std::string, std::vector<double>>> errors;  // by backend and split

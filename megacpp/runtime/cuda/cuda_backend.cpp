@@ -288,6 +288,10 @@ schedule::Target cuda_target(int64_t chips, const collectives::Transport& transp
             MEGACPP_CHECK(kernel != nullptr) << "the cuda backend has no kernel for " << op;
             return kernel->workspace_bytes ? kernel->workspace_bytes(view) : 0;
           },
+          .least_seconds = [](std::string_view op, const ops::NodeView& view) -> double {
+            const Kernel* const kernel = find_kernel(op);
+            return kernel != nullptr && kernel->least_seconds ? kernel->least_seconds(view) : 0;
+          },
           .alignment = kAlignment,
           .ops_per_byte = schedule::kGpuOpsPerByte,
           .full_rate_rows = kFullRateRows,

@@ -44,6 +44,9 @@ struct Kernel {
   /// Asked on machines without a GPU too (plans for an H200 are made anywhere): a function of the node alone. Empty:
   /// none.
   std::function<int64_t(const ops::NodeView&)> workspace_bytes = {};
+  /// Seconds that it takes on the GPUs that it is compiled for, however fast they multiply and move: what small nodes
+  /// took, and nodes whose parts follow one another. Measured (bench/small_kernels). Empty: a launch and no more.
+  std::function<double(const ops::NodeView&)> least_seconds = {};
   /// Empty: runs every legal node.
   std::function<base::Decision(const ops::NodeView&)> supports = {};
   /// Adds what preparing the node will ask the toolbox for and takes long to make, so that it is made for all nodes of
@@ -53,6 +56,11 @@ struct Kernel {
   /// prepared.
   std::function<Prepared(const ops::NodeView&, Toolbox&)> prepare;
 };
+
+/// Kernel::least_seconds of a kernel that takes as long for every small node.
+inline std::function<double(const ops::NodeView&)> at_least(double seconds) {
+  return [seconds](const ops::NodeView&) { return seconds; };
+}
 
 const std::vector<Kernel>& all_kernels();
 const Kernel* find_kernel(std::string_view op);

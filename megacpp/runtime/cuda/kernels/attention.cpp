@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/kernels/attention_plan.h"
 #include "megacpp/runtime/cuda/kernels/attention_wgmma.h"
@@ -6,6 +8,8 @@
 
 namespace megacpp::runtime::cuda {
 namespace {
+
+constexpr double kPlainAttentionFlops = 15e12;  // a second, of plain arithmetic on all multiprocessors
 
 AttentionPlan attention_plan_of(const ops::NodeView& view) { return {view, ops::kAttentionOperands}; }
 
@@ -21,11 +25,21 @@ Prepared prepare_attention(const ops::NodeView& view, Toolbox& toolbox) {
   }};
 }
 
+// A block walks the keys of its queries.
+double attention_least_seconds(const ops::NodeView& view) {
+  const AttentionPlan plan = attention_plan_of(view);
+  const auto keys = static_cast<double>(plan.walked_keys());
+  if (plan.uses_tensor_cores()) return 5.7e-6 + keys * 10.6e-9;
+  const double walk = keys * (70e-9 + plan.shape().dim * 1.6e-9);
+  return 3e-6 + std::max(walk, ops::op_def("attention").cost(view).flops / kPlainAttentionFlops);
+}
+
 }  // namespace
 
 Kernel attention_kernel() {
   return {.op = "attention",
           .workspace_bytes = [](const ops::NodeView& view) { return attention_plan_of(view).token_range_bytes(); },
+          .least_seconds = attention_least_seconds,
           .supports = supports_attention,
           .prepare = prepare_attention};
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/kernels/attention_plan.h"
 #include "megacpp/runtime/cuda/kernels/attention_wgmma.h"
@@ -6,6 +8,8 @@
 
 namespace megacpp::runtime::cuda {
 namespace {
+
+constexpr double kPlainGradFlops = 9e12;  // a second, of plain arithmetic on all multiprocessors
 
 AttentionPlan attention_grad_plan_of(const ops::NodeView& view) { return {view, ops::kAttentionGradOperands}; }
 
@@ -28,6 +32,16 @@ Prepared prepare_attention_grad(const ops::NodeView& view, Toolbox& toolbox) {
   }};
 }
 
+// A block walks the queries of its keys, those of all heads that share them.
+double attention_grad_least_seconds(const ops::NodeView& view) {
+  const AttentionPlan plan = attention_grad_plan_of(view);
+  const auto queries = static_cast<double>(plan.walked_keys());
+  const auto widths = static_cast<double>(plan.shape().dim) * plan.shape().group();
+  if (plan.uses_tensor_cores()) return 14.5e-6 + queries * widths * 0.28e-9;
+  const double walk = queries * (0.31e-6 + widths * 3.7e-9);
+  return 3e-6 + std::max(walk, ops::op_def("attention_grad").cost(view).flops / kPlainGradFlops);
+}
+
 }  // namespace
 
 Kernel attention_grad_kernel() {
@@ -39,6 +53,7 @@ Kernel attention_grad_kernel() {
                     plan.uses_tensor_cores() ? attention_grad_wgmma_bytes(plan) : plan.row_statistic_bytes();
                 return plan.token_range_bytes() + own;
               },
+          .least_seconds = attention_grad_least_seconds,
           .supports = supports_attention,
           .prepare = prepare_attention_grad};
 }

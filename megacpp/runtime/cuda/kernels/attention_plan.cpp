@@ -71,6 +71,14 @@ AttentionPlan::AttentionPlan(const ops::NodeView& view, size_t first_token_opera
       dtype_(ir::dtype_name(view.operands[0].dtype)),
       uses_tensor_cores_(suits_tensor_cores(view, shape_)) {}
 
+int64_t AttentionPlan::walked_keys() const {
+  int64_t most = shape_.keys;
+  if (mask_.window > 0) most = std::min<int64_t>(most, mask_.window);
+  if (mask_.sparse_block > 0)
+    most = std::min<int64_t>(most, int64_t{mask_.sparse_block} * (2 * mask_.sparse_local - 1 + mask_.sparse_global));
+  return most;
+}
+
 int64_t AttentionPlan::token_range_bytes() const {
   return has_token_ranges() ? aligned_bytes(token_blocks(shape_) * static_cast<int64_t>(sizeof(TokenRange))) : 0;
 }

@@ -25,6 +25,9 @@ class AttentionPlan {
   /// Queries and keys stand in order, and a query sees a band of keys.
   bool is_band() const { return !has_token_ranges() && mask_.sparse_block == 0; }
 
+  /// Keys that a block of queries walks one after the other, at most.
+  int64_t walked_keys() const;
+
   bool has_token_ranges() const { return tokens_.documents || tokens_.placed; }
   /// Workspace for the ranges of token blocks, a multiple of kAlignment.
   int64_t token_range_bytes() const;

@@ -171,14 +171,20 @@ Prepared prepare_causal_conv_grad(const ops::NodeView& view, Toolbox& toolbox) {
 
 }  // namespace
 
-Kernel causal_conv_kernel() { return {.op = "causal_conv", .prepare = prepare_causal_conv}; }
+Kernel causal_conv_kernel() {
+  return {.op = "causal_conv", .least_seconds = at_least(4e-6), .prepare = prepare_causal_conv};
+}
 Kernel causal_conv_weight_kernel() {
-  return {.op = "causal_conv_weight", .workspace_bytes = conv_weight_workspace, .prepare = prepare_causal_conv_weight};
+  return {.op = "causal_conv_weight",
+          .workspace_bytes = conv_weight_workspace,
+          .least_seconds = at_least(7.5e-6),
+          .prepare = prepare_causal_conv_weight};
 }
 
 Kernel causal_conv_grad_kernel() {
   return {.op = "causal_conv_grad",
           .workspace_bytes = conv_grad_workspace,
+          .least_seconds = at_least(7.5e-6),
           .supports = supports_causal_conv_grad,
           .prepare = prepare_causal_conv_grad};
 }

@@ -13,6 +13,7 @@ Kernel mixed_dot_kernel() {
                 const std::optional<NarrowDot> dot = narrow_dot(view);
                 return dot ? dot->workspace_bytes() : 0;
               },
+          .least_seconds = at_least(10e-6),
           .supports =
               [](const ops::NodeView& view) {
                 return narrow_dot(view) ? base::Decision::yes() : base::Decision::no("its f32 side is not narrow");

@@ -2,6 +2,8 @@
 // The experts' products and the gradients of their matrices. Counts stay on the device: ragged_rows lists rows there,
 // and the products that follow read the list. bf16 goes to tensor cores where rows of all sides are whole multiples of
 // 16 bytes, anything else to plain kernels.
+#include <algorithm>
+
 #include "megacpp/base/error.h"
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/kernels/ragged_launch.h"
@@ -182,17 +184,37 @@ Prepared prepare_ragged_dot_weight(const ops::NodeView& view, Toolbox& toolbox) 
   return s.on_tensor_cores ? prepare_tensor_core_weight(s, toolbox) : prepare_plain_weight(s, toolbox);
 }
 
+constexpr double kPlainRaggedFlops = 12e12;  // a second, of plain arithmetic on all multiprocessors
+
+// A block walks the inner dimension.
+double ragged_dot_least_seconds(const ops::NodeView& view) {
+  const RaggedDotSizes s = ragged_dot_sizes(view);
+  const auto inner = static_cast<double>(s.k);
+  if (s.on_tensor_cores) return 8.5e-6 + inner * 15.6e-9;
+  return 1e-6 + std::max(inner * 128e-9, ops::op_def("ragged_dot").cost(view).flops / kPlainRaggedFlops);
+}
+
+// A block walks the rows of its expert.
+double ragged_weight_least_seconds(const ops::NodeView& view) {
+  const RaggedWeightSizes s = ragged_weight_sizes(view);
+  const double rows = static_cast<double>(s.rows) / static_cast<double>(s.lists.layout.experts);
+  if (s.on_tensor_cores) return 9e-6 + rows * 9e-9;
+  return 4e-6 + std::max(rows * 170e-9, ops::op_def("ragged_dot_weight").cost(view).flops / kPlainRaggedFlops);
+}
+
 }  // namespace
 
 Kernel ragged_dot_kernel() {
   return {.op = "ragged_dot",
           .workspace_bytes = [](const ops::NodeView& view) { return ragged_dot_sizes(view).lists.bytes(); },
+          .least_seconds = ragged_dot_least_seconds,
           .prepare = prepare_ragged_dot};
 }
 
 Kernel ragged_dot_weight_kernel() {
   return {.op = "ragged_dot_weight",
           .workspace_bytes = [](const ops::NodeView& view) { return ragged_weight_sizes(view).lists.bytes(); },
+          .least_seconds = ragged_weight_least_seconds,
           .prepare = prepare_ragged_dot_weight};
 }
 

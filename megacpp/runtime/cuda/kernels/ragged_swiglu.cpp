@@ -105,6 +105,7 @@ int64_t workspace_bytes(const ops::NodeView& view) {
 Kernel ragged_swiglu_kernel() {
   return {.op = "ragged_swiglu",
           .workspace_bytes = workspace_bytes<kForwardCounts>,
+          .least_seconds = at_least(20e-6),
           .supports = fits_tiles,
           .prepare = [](const ops::NodeView& view, Toolbox& toolbox) {
             return prepare_swiglu<SwigluParams>(sizes_of(view, kForwardCounts),
@@ -116,6 +117,7 @@ Kernel ragged_swiglu_kernel() {
 Kernel ragged_swiglu_grad_kernel() {
   return {.op = "ragged_swiglu_grad",
           .workspace_bytes = workspace_bytes<kGradCounts>,
+          .least_seconds = at_least(20e-6),
           .supports = fits_tiles,
           .prepare = [](const ops::NodeView& view, Toolbox& toolbox) {
             const char* const name = view.results.size() == 3 ? "ragged_swiglu_grad_h" : "ragged_swiglu_grad";

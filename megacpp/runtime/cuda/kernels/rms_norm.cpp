@@ -80,6 +80,7 @@ Kernel rms_norm_kernel() {
 Kernel rms_norm_grad_kernel() {
   return {.op = "rms_norm_grad",
           .workspace_bytes = [](const ops::NodeView& view) { return plan_rms_norm(view).grad_workspace_bytes(); },
+          .least_seconds = at_least(6e-6),
           .supports = supports_rms_norm_grad,
           .prepare = prepare_rms_norm_grad};
 }

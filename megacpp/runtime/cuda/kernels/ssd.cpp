@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
 
 #include "megacpp/runtime/cuda/kernel.h"
@@ -33,8 +34,21 @@ Prepared prepare_ssd(const ops::NodeView& view, Toolbox& toolbox) {
   return node.is_for_tensor_cores() ? prepare_ssd_mma(node, y, toolbox) : prepare_ssd_plain(node, y, toolbox);
 }
 
+// A block walks the positions of a head: tensor cores in chunks, plain arithmetic one by one.
+double ssd_least_seconds(const ops::NodeView& view) {
+  const SsdNode node = ssd_node(view);
+  const SsdSizes& z = node.sizes;
+  const auto positions = static_cast<double>(z.seq);
+  if (node.is_for_tensor_cores()) return 3e-6 + positions * 70e-9;
+  const auto warps = static_cast<double>(z.batch * z.heads * z.head_dim);
+  const auto elements = static_cast<double>(ssd_lane_elements(z));
+  return 5e-6 + positions * std::max(0.5e-6 + elements * 0.25e-6, warps * 0.35e-9);
+}
+
 }  // namespace
 
-Kernel ssd_kernel() { return {.op = "ssd", .supports = supports_ssd, .prepare = prepare_ssd}; }
+Kernel ssd_kernel() {
+  return {.op = "ssd", .least_seconds = ssd_least_seconds, .supports = supports_ssd, .prepare = prepare_ssd};
+}
 
 }  // namespace megacpp::runtime::cuda

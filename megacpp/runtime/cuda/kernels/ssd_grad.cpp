@@ -21,11 +21,23 @@ int64_t ssd_grad_workspace(const ops::NodeView& view) {
   return node.is_for_tensor_cores() ? SsdGradMma::workspace_bytes(node) : SsdGradPlain::workspace_bytes(node);
 }
 
+// A block walks the positions of a head, as the forward pass does.
+double ssd_grad_least_seconds(const ops::NodeView& view) {
+  const SsdGradNode node = ssd_grad_node(view);
+  const SsdSizes& z = node.forward.sizes;
+  const auto positions = static_cast<double>(z.seq);
+  if (node.is_for_tensor_cores()) return 68e-6 + positions * 47e-9;
+  return positions * (4.6e-6 + static_cast<double>(z.state * z.head_dim) * 2.9e-9);
+}
+
 }  // namespace
 
 Kernel ssd_grad_kernel() {
-  return {
-      .op = "ssd_grad", .workspace_bytes = ssd_grad_workspace, .supports = supports_ssd, .prepare = prepare_ssd_grad};
+  return {.op = "ssd_grad",
+          .workspace_bytes = ssd_grad_workspace,
+          .least_seconds = ssd_grad_least_seconds,
+          .supports = supports_ssd,
+          .prepare = prepare_ssd_grad};
 }
 
 }  // namespace megacpp::runtime::cuda

@@ -132,6 +132,7 @@ Kernel take_kernel() { return {.op = "take", .workspace_bytes = {}, .supports = 
 Kernel scatter_add_kernel() {
   return {.op = "scatter_add",
           .workspace_bytes = [](const ops::NodeView& view) { return scatter_add_of(view).workspace_bytes; },
+          .least_seconds = at_least(27e-6),
           .supports = {},
           .prepare = prepare_scatter_add};
 }
