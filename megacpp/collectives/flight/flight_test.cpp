@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -91,6 +92,32 @@ TEST_F(FlightTest, TheChipThatDidNotComeIsNamed) {
   EXPECT_EQ(first->came, (std::vector<int64_t>{0, 2}));
   EXPECT_EQ(first->missing, std::vector<int64_t>{1});
   EXPECT_TRUE(first->others.empty());
+}
+
+// Every row of the record has held a call that was finished.
+TEST_F(FlightTest, TheChipThatDidNotComeIsNamedAfterMoreCallsThanARecordHolds) {
+  constexpr int64_t kCalls = kFlightCalls + 44;
+  const auto world = inproc_transport().make({.chips = 3});
+  std::barrier all_made_their_calls(3);
+  {
+    const auto record = recorder(3);
+    run_chips(*world, *record, [&](Communicator& chip) {
+      std::vector<float> buffer(8, 1.0f);
+      const Group& group = chip.create_group({0, 1, 2});
+      for (int64_t i = 0; i < kCalls; ++i) chip.run(sum_at(group, buffer, "block00.sum"), kHostThread);
+      all_made_their_calls.arrive_and_wait();
+      if (chip.rank() == 1)
+        chip.abort("it ended");
+      else
+        EXPECT_THROW(chip.run(sum_at(group, buffer, "block01.sum"), kHostThread), base::Error);
+    });
+  }
+  const std::optional<FlightDifference> first = first_difference(flights());
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->what, "all_reduce of 32 bytes in block01.sum");
+  EXPECT_EQ(first->sequence, kCalls);
+  EXPECT_EQ(first->came, (std::vector<int64_t>{0, 2}));
+  EXPECT_EQ(first->missing, std::vector<int64_t>{1});
 }
 
 TEST_F(FlightTest, AChipThatCalledSomethingElseIsNamed) {
