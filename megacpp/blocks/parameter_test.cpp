@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numbers>
 #include <vector>
 
 namespace megacpp::blocks {
@@ -59,6 +62,59 @@ TEST(ParameterTest, RecurrenceStartsWithDecayInItsRange) {
   }
   EXPECT_NEAR(least, 0.9, 0.005);
   EXPECT_NEAR(most, 0.999, 0.005);
+}
+
+// ---- Distributions ----
+
+/// What is drawn, as the quantity whose distribution is stated, and how much of it lies below a value.
+struct Distribution {
+  const char* name;
+  Init init;
+  std::function<double(double)> quantity;     // of a drawn value
+  std::function<double(double)> share_below;  // of that quantity, exactly
+};
+
+double softplus_of(double value) { return std::log1p(std::exp(value)); }
+
+// Ranges are wide, so that a draw by another law lies far from the stated one.
+const std::vector<Distribution>& distributions() {
+  static const std::vector<Distribution> all = {
+      {"normal", Init::normal(0.02), [](double value) { return value; },
+       [](double value) { return 0.5 * std::erfc(-value / (0.02 * std::numbers::sqrt2)); }},
+      {"time steps",
+       {.kind = Init::Kind::dt_bias, .a = 1e-3, .b = 1.0},
+       softplus_of,
+       [](double dt) { return std::log(dt / 1e-3) / std::log(1.0 / 1e-3); }},
+      {"decay",
+       {.kind = Init::Kind::rg_lru, .a = 0.2, .b = 0.999},
+       [](double p) { return std::exp(-softplus_of(p)); },
+       [](double rho) { return (rho * rho - 0.04) / (0.999 * 0.999 - 0.04); }},
+  };
+  return all;
+}
+
+// The greatest distance between the share of draws below a value and what it should be, which exceeds 2 / sqrt(count)
+// once in a thousand seeds (Kolmogorov and Smirnov). The seed is fixed.
+TEST(ParameterTest, DrawsAreDistributedAsStated) {
+  constexpr size_t kCount = 20000;
+  for (const Distribution& distribution : distributions()) {
+    std::vector<double> shares;
+    for (const double value : drawn({"w", {kCount}, {}, distribution.init}, 1, 0, kCount))
+      shares.push_back(distribution.share_below(distribution.quantity(value)));
+    std::ranges::sort(shares);
+    double distance = 0;
+    for (size_t i = 0; i < kCount; ++i)
+      distance = std::max({distance, std::abs(shares[i] - static_cast<double>(i) / kCount),
+                           std::abs(shares[i] - static_cast<double>(i + 1) / kCount)});
+    EXPECT_LT(distance, 2 / std::sqrt(static_cast<double>(kCount))) << distribution.name;
+  }
+}
+
+TEST(ParameterTest, TheFloorHasTheShareOfAllShorterTimeSteps) {
+  const Init init{.kind = Init::Kind::dt_bias, .a = 1e-3, .b = 0.1, .c = 1e-2};
+  const std::vector<float> values = drawn({"dt_bias", {4000}, {}, init});
+  const auto at_floor = std::ranges::count_if(values, [](double bias) { return softplus_of(bias) < 1.0001e-2; });
+  EXPECT_NEAR(static_cast<double>(at_floor) / 4000, 0.5, 0.03);
 }
 
 }  // namespace
