@@ -68,5 +68,17 @@ TEST(ReplicationGateTest, WhereOneDegreeIsEnoughItIsNamedFirst) {
             "set layout.tensor_parallel: 2, or layout.max_replicated_bytes: 384");
 }
 
+TEST(ReplicationGateTest, AllStepsThatRemainSplitMultiplyToTheDegreeThatIsEnough) {
+  const ir::Mesh mesh({{"data", 2}, {"model.0", 2}, {"model.1", 3}, {"model.2", 5}});
+  ReplicationGate gate(mesh, 10, kKeys);
+  gate.add({.tensor = "keys",
+            .reader = "dot @block01.A",
+            .whole = {ir::DType::f32, {30, 8}},
+            .from = ir::parse_sharding("model.0+model.1+model.2,-", mesh),
+            .to = ir::parse_sharding("model.0+model.2,-", mesh)});
+  EXPECT_EQ(testing_support::problem_of(base::Code::E1408, [&] { gate.check(); }).next,
+            "set layout.tensor_parallel: 10, or layout.max_replicated_bytes: 96");
+}
+
 }  // namespace
 }  // namespace megacpp::partition
