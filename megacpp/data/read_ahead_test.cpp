@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <stdexcept>
@@ -61,6 +62,24 @@ TEST(ReadAheadTest, TheRingIsBounded) {
   ReadAhead ahead([&](int64_t, int64_t, MicroBatch&) { ++filled; }, options(1000, 2));
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_EQ(filled.load(), 5);  // two steps, and the slot of the reader
+}
+
+// Filling goes on until it may not: the reader finds its micro-batch as it was when the thread has stopped before it.
+TEST(ReadAheadTest, WhatTheReaderHoldsIsNotFilledAgain) {
+  constexpr int kSteps = 40;
+  std::atomic<int32_t> filled = 0;
+  ReadAhead ahead(
+      [&](int64_t step, int64_t micro, MicroBatch& batch) {
+        number(step, micro, batch);
+        filled = static_cast<int32_t>(step) + 1;
+      },
+      options(kSteps, 1));
+  for (int32_t step = 0; step < kSteps; ++step) {
+    const MicroBatch& held = ahead.next();
+    while (filled < std::min(step + 3, kSteps)) std::this_thread::yield();  // two steps ahead of the one that is held
+    if (step % 10 == 0) std::this_thread::sleep_for(milliseconds(20));      // and on, were it allowed
+    EXPECT_EQ(held.ids[0], 10 * step);
+  }
 }
 
 TEST(ReadAheadTest, WhatFillingThrowsIsThrownInItsTurn) {
