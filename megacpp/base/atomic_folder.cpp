@@ -13,6 +13,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
 #include "megacpp/base/path.h"
+#include "megacpp/base/sync_folder.h"
 
 namespace megacpp::base {
 
@@ -37,7 +38,9 @@ AtomicFolder::~AtomicFolder() {
   if (!partial_.empty()) std::filesystem::remove_all(partial_, ignored);
 }
 
+// Names in a folder that was not synced may be lost with the power, and the folder would stand there in part.
 void AtomicFolder::commit() {
+  sync_folder(partial_);
   if (::rename(partial_.c_str(), place_.c_str()) != 0) fail_writing(place_, "cannot rename into place", errno);
   partial_.clear();
 }

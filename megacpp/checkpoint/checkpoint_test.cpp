@@ -17,6 +17,7 @@
 #include "megacpp/checkpoint/transform.h"
 #include "megacpp/checkpoint/writer.h"
 #include "tests/support/errors.h"
+#include "tests/support/file_calls.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::checkpoint {
@@ -51,6 +52,9 @@ class SavedMatrix {
             .tensors = {}};
   }
   Manifest save(const Store& store, int64_t step) const { return write_checkpoint(store, header(step), pieces_); }
+  Manifest save_in(const std::filesystem::path& folder, int64_t step) const {
+    return write_checkpoint(folder, header(step), pieces_);
+  }
   const std::vector<float>& values() const { return values_; }
   /// As a process that has these shards writes them.
   std::string save_part(const Store& store, int64_t step, const std::vector<int64_t>& shards) const {
@@ -240,6 +244,47 @@ TEST(StoreTest, OnlyCompleteCheckpointsGoByTheirName) {
 }
 
 // As a process leaves it that is killed between the two renames of a commit.
+// A loss of power at any instant leaves the checkpoint before or the new one, whole.
+TEST(StoreTest, WhatACheckpointIsMadeOfIsSyncedBeforeItGetsItsName) {
+  const TemporaryFolder folder;
+  const Store store(folder.path());
+  const SavedMatrix matrix;
+  for (const bool replaces : {false, true}) {
+    const testing_support::FileCalls calls;
+    matrix.save(store, 5);
+    EXPECT_EQ(calls.renamed_too_early(), std::vector<std::string>{});
+    std::vector<std::string> names = {"shard-00000.safetensors", "shard-00001.safetensors", "shard-00002.safetensors",
+                                      "shard-00003.safetensors", "manifest.json"};
+    if (replaces) names.emplace_back("step-00000005.replaced");
+    names.insert(names.end(), {"step-00000005", "latest"});
+    EXPECT_EQ(calls.renamed(), names) << "the manifest last, and latest once the checkpoint has its name";
+    EXPECT_TRUE(calls.is_name_synced(store.path_of(5)));
+    EXPECT_TRUE(calls.is_name_synced(store.folder() / "latest"));
+  }
+}
+
+TEST(StoreTest, PartsOfSeveralProcessesAreSyncedBeforeTheCheckpointGetsItsName) {
+  const TemporaryFolder folder;
+  const Store store(folder.path());
+  const SavedMatrix matrix;
+  const testing_support::FileCalls calls;
+  store.begin(5);
+  const std::vector<std::string> parts = {matrix.save_part(store, 5, {0, 1}), matrix.save_part(store, 5, {2, 3})};
+  commit_parts(store, matrix.header(5), parts);
+  EXPECT_EQ(calls.renamed_too_early(), std::vector<std::string>{});
+  EXPECT_EQ(calls.renamed().size(), 4u + 2u + 1u + 2u) << "shards, parts, the manifest, the checkpoint and latest";
+  EXPECT_TRUE(calls.is_name_synced(store.path_of(5)));
+}
+
+TEST(CheckpointTest, AFolderOfItsOwnIsSyncedBeforeItGetsItsName) {
+  const TemporaryFolder folder;
+  const SavedMatrix matrix;
+  const testing_support::FileCalls calls;
+  matrix.save_in(folder / "alone", 5);
+  EXPECT_EQ(calls.renamed_too_early(), std::vector<std::string>{});
+  EXPECT_EQ(calls.renamed().back(), "alone");
+}
+
 TEST(StoreTest, ACheckpointThatWasBeingReplacedGetsItsNameBack) {
   const TemporaryFolder folder;
   const Store store(folder / "checkpoints");

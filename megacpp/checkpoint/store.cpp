@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/checkpoint/store.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
 #include "megacpp/base/path.h"
+#include "megacpp/base/sync_folder.h"
 #include "megacpp/checkpoint/manifest.h"
 
 namespace megacpp::checkpoint {
@@ -42,15 +42,6 @@ bool is_leftover(std::string name) {
   const bool is_link = name.substr(0, dot) == kLatest && dot != std::string::npos && dot + 1 < name.size() &&
                        name.find_first_not_of("0123456789", dot + 1) == std::string::npos;
   return is_link || step_of(name).has_value();
-}
-
-/// What was renamed or created in it survives a loss of power.
-void sync_folder(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) base::fail_writing(path, "cannot open", errno);
-  const int failed = ::fsync(fd), error = errno;
-  ::close(fd);
-  if (failed != 0) base::fail_writing(path, "cannot sync", error);
 }
 
 void rename_or_fail(const std::filesystem::path& from, const std::filesystem::path& to) {
@@ -133,7 +124,7 @@ void Store::commit(int64_t step) const {
   const std::filesystem::path partial = partial_path(step), path = path_of(step);
   std::filesystem::path replaced = path;
   replaced += kReplaced;
-  sync_folder(partial);
+  base::sync_folder(partial);
   const bool replaces = base::exists(path);
   if (replaces) {
     remove_all_or_fail(replaced);
@@ -144,9 +135,9 @@ void Store::commit(int64_t step) const {
     if (replaces) ::rename(replaced.c_str(), path.c_str());  // where that fails too, recover() does it
     base::fail_writing(path, "cannot rename into place", error);
   }
-  sync_folder(folder_);
+  base::sync_folder(folder_);
   replace_link(folder_ / kLatest, path.filename());
-  sync_folder(folder_);
+  base::sync_folder(folder_);
   if (replaces) remove_all_or_leave(replaced);
 }
 

@@ -13,6 +13,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/data/indexed_writer.h"
+#include "tests/support/file_calls.h"
 
 namespace megacpp::data {
 namespace {
@@ -51,6 +52,13 @@ class IndexedDatasetTest : public ::testing::Test {
 
   fs::path folder_;
 };
+
+TEST_F(IndexedDatasetTest, TokensAndIndexAreSyncedBeforeTheyGetTheirNames) {
+  const testing_support::FileCalls calls;
+  write(kDocuments);
+  EXPECT_EQ(calls.renamed(), (std::vector<std::string>{"set.bin", "set.idx"})) << "what has an index is whole";
+  EXPECT_EQ(calls.renamed_too_early(), std::vector<std::string>{});
+}
 
 TEST_F(IndexedDatasetTest, ReadsWhatOthersWroteInEveryType) {
   for (const TokenTypeInfo& type : kTokenTypes) {
