@@ -65,5 +65,49 @@ TEST(AssembleStageTest, EveryValueOfEveryBoundaryHasATagOfItsOwn) {
   EXPECT_EQ(all.size(), (kStages - 1) * kCarried);
 }
 
+// ---- The order of a step ----
+
+/// Kind, micro-batch and prefix of every action: "forward 1 chunk0.slot1.".
+std::vector<std::string> order_of(const StagePrograms& chip) {
+  std::vector<std::string> order;
+  for (const Action& action : chip.step)
+    order.push_back(std::string(kind_name(chip.kind_of(action))) + " " + std::to_string(action.micro) + " " +
+                    action.prefix + (action.reads_batch ? " reads batch" : ""));
+  return order;
+}
+
+TEST(AssembleStageTest, AStepReceivesComputesAndSendsEveryMicroBatch) {
+  const plan::Plan plan{.stages = kStages};
+  const schedule::Target target;
+  Compilation run{.plan = plan, .target = target};
+  run.inputs.resize(kStages);
+  for (size_t stage = 0; stage < kStages; ++stage) add_stage(run, stage);
+  run.programs.push_back({.kind = ProgramKind::update, .stage = 1, .graph = ir::Graph("update")});
+  const plan::PipelineSchedule schedule = plan::build_schedule("gpipe", {.stages = kStages, .micros = 2, .chunks = 1});
+  const plan::Simulation simulation = plan::simulate(schedule);
+  const auto order = [&](int64_t stage) { return order_of(assemble_stage(run, schedule, simulation, stage)); };
+  using Order = std::vector<std::string>;
+  EXPECT_EQ(order(0), (Order{"forward 0 chunk0.slot0. reads batch", "send_activations 0 chunk0.slot0.",
+                             "forward 1 chunk0.slot1. reads batch", "send_activations 1 chunk0.slot1."}));
+  EXPECT_EQ(order(1), (Order{"receive_activations 0 chunk0.slot0.", "forward 0 chunk0.slot0. reads batch",
+                             "send_activations 0 chunk0.slot0.", "receive_activations 1 chunk0.slot1.",
+                             "forward 1 chunk0.slot1. reads batch", "send_activations 1 chunk0.slot1.", "update 1 "}));
+  EXPECT_EQ(order(2), (Order{"receive_activations 0 chunk0.slot0.", "forward 0 chunk0.slot0. reads batch",
+                             "receive_activations 1 chunk0.slot1.", "forward 1 chunk0.slot1. reads batch"}));
+}
+
+TEST(AssembleStageTest, WhatIsSentWaitsUnderANameOfItsOwn) {
+  const plan::Plan plan{.stages = kStages};
+  const schedule::Target target;
+  Compilation run{.plan = plan, .target = target};
+  run.inputs.resize(kStages);
+  for (size_t stage = 0; stage < kStages; ++stage) add_stage(run, stage);
+  const plan::PipelineSchedule schedule = plan::build_schedule("gpipe", {.stages = kStages, .micros = 1, .chunks = 1});
+  const StagePrograms chip = assemble_stage(run, schedule, plan::simulate(schedule), 1);
+  EXPECT_NE(chip.find_state("chunk0.slot0.carry.0"), nullptr) << "received";
+  EXPECT_NE(chip.find_state("chunk0.slot0.leaving.carry.100"), nullptr) << "sent";
+  EXPECT_EQ(chip.find_state("chunk0.slot0.carry.100"), nullptr);
+}
+
 }  // namespace
 }  // namespace megacpp::compile
