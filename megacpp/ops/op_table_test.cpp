@@ -179,6 +179,14 @@ TEST_P(OpSampleTest, AnOperandThatIsWidenedGivesTheSameBitsInBf16) {
   for (size_t r = 0; r < wanted.size(); ++r) expect_close(got[r], wanted[r], 0.0, "result " + std::to_string(r));
 }
 
+TEST_P(OpSampleTest, FiniteOperandsGiveFiniteResults) {
+  const auto& [op, sample] = GetParam();
+  if (op->is_collective) return;
+  const std::vector<Tensor> results = evaluate_op(op->name, sample_operands(*op, sample), sample.attrs, Rounding::none);
+  for (const Tensor& result : results)
+    for (int64_t i = 0; i < result.elements(); ++i) EXPECT_TRUE(std::isfinite(result[i])) << "element " << i;
+}
+
 // ---- decomposition ----
 
 TEST_P(OpSampleTest, DecompositionEqualsReference) {
