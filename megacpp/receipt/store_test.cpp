@@ -19,6 +19,7 @@
 #include "megacpp/train/step_log.h"
 #include "tests/support/clean_receipt.h"
 #include "tests/support/errors.h"
+#include "tests/support/file_calls.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::receipt {
@@ -64,6 +65,14 @@ class ReceiptStoreTest : public testing::Test {
   const testing_support::TemporaryFolder folder_;
   const std::filesystem::path run_ = folder_ / "run";
 };
+
+TEST_F(ReceiptStoreTest, AReceiptIsSyncedBeforeItGetsItsName) {
+  base::make_folder(run_);
+  const testing_support::FileCalls calls;
+  write_receipt(clean_receipt(), run_);
+  EXPECT_EQ(calls.renamed(), std::vector<std::string>{kReceiptFile});
+  EXPECT_EQ(calls.renamed_too_early(), std::vector<std::string>{});
+}
 
 TEST_F(ReceiptStoreTest, WhatIsWrittenIsReadBack) {
   const std::string text = to_text(clean_receipt());
