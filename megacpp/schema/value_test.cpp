@@ -28,6 +28,9 @@ TEST(ValueTest, TextsThatYamlWouldReadOtherwiseAreQuoted) {
   EXPECT_EQ(value_text(&plain), "nam52-tiny.yaml");
   EXPECT_EQ(value_text(&cut), "\"A|E\"");
   EXPECT_EQ(value_text(&null), "\"null\"");
+  for (std::string text : {"/data/a.txt", "A", "zero_3"}) EXPECT_EQ(value_text(&text), text);
+  for (std::string text : {"", "3", "1e6", "-x", ".5", "~", "null", "a: b", "a#b"})
+    EXPECT_EQ(value_text(&text), "\"" + text + "\"");
   std::vector<std::string> list = {"a.txt", "b c"};
   EXPECT_EQ(value_text(&list), "[a.txt, \"b c\"]");
 }

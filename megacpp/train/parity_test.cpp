@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every golden file of a public reference model: outputs within 1e-5, every gradient within 1e-4, in f32.
+#include "megacpp/train/parity.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include "megacpp/base/error.h"
 #include "megacpp/checkpoint/safetensors.h"
 #include "megacpp/runtime/backend.h"
-#include "megacpp/train/parity.h"
 #include "tests/support/errors.h"
 
 namespace megacpp::train {
