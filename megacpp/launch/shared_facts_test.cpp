@@ -97,6 +97,9 @@ TEST(SharedFactsTest, MeasuresOfProcessesMeet) {
   RunMeasures first;
   first.chips = {{.chip = 0, .memory = {.limit_bytes = 100, .planned_peak_bytes = 40, .measured_peak_bytes = 40}}};
   first.counters.compiles["first"] = 1;
+  first.counters.compile_seconds = 5;
+  first.counters.cache_hits = 1;
+  first.counters.executions = 40;
   first.counters.host_syncs = 3;
   first.counters.host_to_device = {.count = 2, .bytes = 64};
   first.parts = runtime::StepParts{.arithmetic = 1.0 / 3, .links = 0.25};
@@ -105,7 +108,11 @@ TEST(SharedFactsTest, MeasuresOfProcessesMeet) {
       {.chip = 1,
        .memory = {.limit_bytes = 50, .measured_peak_bytes = 45, .planned_host_bytes = 7, .measured_host_bytes = 6}}};
   second.counters.compiles["first"] = 1;
+  second.counters.compile_seconds = 2;
+  second.counters.cache_hits = 2;
+  second.counters.executions = 39;
   second.counters.host_syncs = 4;
+  second.counters.device_to_host = {.count = 1, .bytes = 16};
   second.parts = runtime::StepParts{.arithmetic = 0.1};
   RunMeasures all;
   for (const RunMeasures& own : {first, second}) add_measures(all, measures_of(measures_text(own)));
@@ -115,7 +122,11 @@ TEST(SharedFactsTest, MeasuresOfProcessesMeet) {
   EXPECT_EQ(all.chips[1].memory, first.chips[0].memory);
   EXPECT_EQ(all.counters.compiles.at("first"), 2);
   EXPECT_EQ(all.counters.host_syncs, 7);
+  EXPECT_EQ(all.counters.compile_seconds, 5) << "they compile at the same time";
+  EXPECT_EQ(all.counters.cache_hits, 3);
+  EXPECT_EQ(all.counters.executions, 40) << "of the same programs";
   EXPECT_EQ(all.counters.host_to_device.bytes, 64);
+  EXPECT_EQ(all.counters.device_to_host.count, 1);
   ASSERT_TRUE(all.parts.has_value());
   EXPECT_EQ(all.parts->arithmetic, 1.0 / 3) << "of the slowest chip";
 }

@@ -85,6 +85,18 @@ TEST(ModelTest, OutputsAreWhatTheRunReports) {
   EXPECT_EQ(forward.expert_loads[0].block, "block00");
 }
 
+TEST(ModelTest, DecodingGivesTheLogitsOfItsTokensAndTheStateBehindThem) {
+  const recipe::Model config = small_model("dense", "AE");
+  const ForwardModel decoding = build_decoding(config, {.sequences = 2, .length = 6, .tokens = 3, .step_tokens = 3});
+  EXPECT_EQ(decoding.graph.find_output("logits"), decoding.loss);
+  EXPECT_EQ(decoding.graph.type(decoding.loss).shape, (ir::Shape{2, 3, config.vocab}));
+  ASSERT_FALSE(decoding.state.empty()) << "keys and values";
+  for (const blocks::StatePort& port : decoding.state) {
+    EXPECT_TRUE(decoding.graph.find_input(port.name)) << port.name;
+    EXPECT_TRUE(decoding.graph.find_output(port.name)) << port.name;
+  }
+}
+
 // A model without blocks whose weights are zero guesses every token alike.
 TEST(ModelTest, LossOfAnUntaughtModelIsTheLogarithmOfTheVocabularyWhateverIsMasked) {
   const recipe::Model config = small_model("flat", "E");

@@ -122,9 +122,26 @@ std::vector<CostRow> conv_rows() {
           {"conv_weight", "causal_conv_weight", {x, x}, {{"width", int64_t{4}}}, 2.0 * 2 * 9 * 6 * 4}};
 }
 
+// Each scalar op, and each element that a reduction takes up, once for every element of the iteration; loads, constants
+// and stores are none.
+std::vector<CostRow> fused_rows() {
+  const auto row = [](std::string name, Types operands, ir::Shape shape, std::string program, std::string dtypes,
+                      double each) -> CostRow {
+    const double elements = static_cast<double>(ir::num_elements(shape));
+    return {std::move(name),
+            "fused",
+            std::move(operands),
+            {{"program", std::move(program)}, {"shape", shape}, {"dtypes", std::move(dtypes)}},
+            each * elements};
+  };
+  return {row("fused_silu", {real({4, 6})}, {4, 6}, "in(0,1) logistic(%0) mul(%0,%1) out(%2)", "f32", 2),
+          row("fused_sum", {real({2, 4, 6}), real({2, 6})}, {2, 4, 6},
+              "in(0,1,2) in(0,2) const(2) mul(%0,%1) out(%3) sum(%3;3)", "f32 f32", 2)};
+}
+
 std::vector<CostRow> all_rows() {
   std::vector<CostRow> rows = dot_rows();
-  for (const auto& more : {ragged_rows(), attention_rows(), ssd_rows(), conv_rows()})
+  for (const auto& more : {ragged_rows(), attention_rows(), ssd_rows(), conv_rows(), fused_rows()})
     rows.insert(rows.end(), more.begin(), more.end());
   return rows;
 }

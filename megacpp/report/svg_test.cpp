@@ -115,6 +115,24 @@ TEST(SvgTest, LabelsOfTheFrontierDoNotCoverEachOther) {
   EXPECT_EQ(svg.find(">second<"), std::string::npos) << svg;
 }
 
+TEST(SvgTest, ALabelStandsAboveItsPointOnTheSideWhereThereIsSpace) {
+  const std::string svg = scatter({.x_title = "x",
+                                   .y_title = "y",
+                                   .x_text = plain,
+                                   .y_text = plain,
+                                   .points = {{.x = 10, .y = 9, .label = "early", .is_on_frontier = true},
+                                              {.x = 20, .y = 1, .label = "last of all", .is_on_frontier = true}}});
+  size_t at = 0;
+  for (const char* label : {">early<", ">last of all<"}) {
+    at = svg.find("<circle", at + 1);
+    const std::string point = svg.substr(at), text = svg.substr(svg.rfind("<text", svg.find(label)));
+    EXPECT_LT(first_number_behind(text, " y=\""), first_number_behind(point, "cy=\"")) << label;
+    EXPECT_GT(first_number_behind(text, " y=\""), first_number_behind(point, "cy=\"") - 20) << label;
+    const bool is_first = std::string(label) == ">early<";
+    EXPECT_EQ(first_number_behind(text, " x=\"") > first_number_behind(point, "cx=\""), is_first) << label;
+  }
+}
+
 TEST(SvgTest, OnePointAndEqualPointsHaveAScale) {
   const std::string svg = scatter({.x_title = "x",
                                    .y_title = "y",

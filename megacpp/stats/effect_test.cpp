@@ -142,6 +142,21 @@ TEST(EffectTest, SeveralRunsASideMeasureWhatLaunchesDiffer) {
   EXPECT_EQ(compare(baseline, {other[0]}).finding, Finding::higher) << "one run, judged by the other side's repeats";
 }
 
+// By hand: the variance of launches that differ by 1 % is 1e-4; four degrees of freedom may have shown less than half
+// of it, a hundred hardly less. r runs a side find 5 % where (t(0.975) + t(0.9)) sqrt(2 variance / r) < log 1.05.
+TEST(EffectTest, MoreRunsAreRecommendedTheFewerHaveShownTheirSpread) {
+  const auto recommended = [](size_t runs, double spread) {
+    Side side;
+    for (size_t run = 0; run < runs; ++run)
+      side.emplace_back(50, 1 + spread * (run % 3 == 0 ? 0.0 : run % 3 == 1 ? 1.0 : -1.0));
+    return compare(side, side).recommended_runs;
+  };
+  EXPECT_EQ(recommended(3, 0.01), 4U);
+  EXPECT_EQ(recommended(51, 0.01), 3U);
+  EXPECT_GT(recommended(3, 0.03), recommended(51, 0.03));
+  EXPECT_LT(recommended(3, 0.03), 30U);
+}
+
 TEST(EffectTest, EqualSidesOfSeveralRunsHaveAWinnerNoMoreOftenThanStated) {
   constexpr uint32_t kSides = 300, kRuns = 3, kFirst = 200000;
   const Noise& noise = noises().back();

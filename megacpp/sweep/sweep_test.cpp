@@ -104,7 +104,7 @@ TEST_F(SweepTest, OtherSweepsAndDamagedFilesAreRefused) {
         replaced("\"repeats\": 1", "\"repeats\": 1000000000000"), replaced("\"repeats\": 1", "\"repeats\": -1"),
         replaced("\"repeats\": 1", "\"repeats\": \"1\""), replaced("\"value\": 0", "\"value\": 7"),
         replaced("\"repeat\": 0", "\"repeat\": 1e3"), replaced("\"status\": 0", "\"status\": -4294967296"),
-        replaced("\"run\":", "\"ran\":")}) {
+        replaced("\"run\":", "\"ran\":"), replaced("\"error\": \"\"", "\"error\": 3")}) {
     base::write_file_atomically(file, text);
     testing_support::problem_of(base::Code::E1008, [&] { run_sweep(request("train.batch=4,8", 1), fine, ignore); });
   }
