@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/thread.h"
 #include "megacpp/collectives/failure.h"
 #include "megacpp/collectives/long_wait.h"
 
@@ -65,7 +66,10 @@ News news_of(std::string_view text) {
 }  // namespace
 
 KeyValues::KeyValues(std::shared_ptr<World> world, std::chrono::milliseconds limit)
-    : world_(std::move(world)), limit_(limit), pause_(kShortPause), thread_([this] { exchange(); }) {}
+    : world_(std::move(world)),
+      limit_(limit),
+      pause_(kShortPause),
+      thread_(base::start_thread("values that processes share", [this] { exchange(); })) {}
 
 KeyValues::~KeyValues() {
   {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/thread.h"
 
 namespace megacpp::data {
 
@@ -13,7 +14,7 @@ ReadAhead::ReadAhead(Fill fill, const ReadAheadOptions& options)
       options_(options),
       // One more than is ahead: the reader holds a slot while it stages it.
       ring_(static_cast<size_t>(options.steps_ahead * options.micro_steps + 1), options.like),
-      thread_([this] { run(); }) {}
+      thread_(base::start_thread("reading data ahead", [this] { run(); })) {}
 
 ReadAhead::~ReadAhead() {
   {

@@ -3,9 +3,12 @@
 
 #include <utility>
 
+#include "megacpp/base/thread.h"
+
 namespace megacpp::launch {
 
-SilentProcessWatch::SilentProcessWatch(Options options) : options_(std::move(options)), thread_([this] { watch(); }) {}
+SilentProcessWatch::SilentProcessWatch(Options options)
+    : options_(std::move(options)), thread_(base::start_thread("the watch of other processes", [this] { watch(); })) {}
 
 SilentProcessWatch::~SilentProcessWatch() {
   {

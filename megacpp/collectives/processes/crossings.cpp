@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/thread.h"
 
 namespace megacpp::collectives {
 namespace {
@@ -63,7 +64,7 @@ Crossings::Crossings(LocalChips& chips, std::unique_ptr<Endpoint> endpoint, std:
       lost_(static_cast<size_t>(endpoint_->processes())),
       is_silent_(static_cast<size_t>(endpoint_->processes())),
       heard_(static_cast<size_t>(endpoint_->processes())),
-      thread_([this] { run(); }) {}
+      thread_(base::start_thread("messages between processes", [this] { run(); })) {}
 
 Crossings::~Crossings() {
   {

@@ -20,6 +20,7 @@
 #include <httplib.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/thread.h"
 #include "megacpp/http/request_socket.h"
 
 namespace megacpp::http {
@@ -112,7 +113,7 @@ class HttplibServer final : public Server, private httplib::Server {
     });
     bind_socket();
     responder_ = responder(port_);
-    thread_ = std::thread([this] { listen_after_bind(); });
+    thread_ = base::start_thread("requests", [this] { listen_after_bind(); });
     // The library forgets a stop that comes before it runs.
     for (int i = 0; i < 5'000 && !is_running(); ++i) std::this_thread::sleep_for(milliseconds(1));
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/thread.h"
 #include "megacpp/collectives/failure.h"
 #include "megacpp/runtime/cuda/device_communicator.h"
 #include "megacpp/runtime/cuda/exchange_steps.h"
@@ -202,7 +203,7 @@ NcclChips::Chip::Chip(const NcclChipsOptions& options)
   pulse_.kind = Kind::all_gather;
   pulse_.group = &control_.create_group(alone);
   pulse_.where = "the end of the run";
-  listener_ = std::thread([this] { listen(); });
+  listener_ = base::start_thread("failures of other processes", [this] { listen(); });
 }
 
 NcclChannels::Options NcclChips::Chip::channel_options() {
