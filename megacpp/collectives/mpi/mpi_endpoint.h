@@ -3,15 +3,24 @@
 // buffers to send from. As many bytes for any number of processes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "megacpp/base/error.h"
 #include "megacpp/collectives/mpi/mpi_launch.h"
 #include "megacpp/collectives/mpi/mpi_plugin.h"
 #include "megacpp/collectives/processes/endpoint.h"
 
 namespace megacpp::collectives {
+
+/// Starts MPI, if it is not started, which waits there for all processes of the launch. Where they have not come within
+/// the limit, `on_late` is called with E3102, on another thread: it must end the process, which cannot leave MPI. E3104
+/// as mpi_endpoint().
+void start_mpi_within(const MpiLaunch& launch, std::chrono::milliseconds limit,
+                      const std::function<void(const base::Error& error)>& on_late);
 
 /// Of this process in the run that a launcher has started. The n-th endpoints that processes make belong together, and
 /// making one waits for nobody. E3104 where MPI cannot be had, or is another than the launcher's.

@@ -15,14 +15,17 @@ struct MpiLauncher {
   const char* name;
   const char* process;
   const char* processes;
+  const char* launch_name;     // empty: it gives none
+  const char* processes_here;  // on this host; empty: it does not say
 };
 
 // The first whose variables are both there. srun sets its own in any case, also where it starts no MPI: only together
 // with those of PMIx or PMI do they mean one.
 constexpr std::array kLaunchers = {
-    MpiLauncher{"mpirun of OpenMPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-    MpiLauncher{"mpiexec of MPICH", "PMI_RANK", "PMI_SIZE"},
-    MpiLauncher{"srun with PMIx", "PMIX_RANK", "SLURM_STEP_NUM_TASKS"},
+    MpiLauncher{"mpirun of OpenMPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE",
+                "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    MpiLauncher{"mpiexec of MPICH", "PMI_RANK", "PMI_SIZE", "PMI_JOBID", "MPI_LOCALNRANKS"},
+    MpiLauncher{"srun with PMIx", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "PMIX_NAMESPACE", ""},
 };
 
 std::optional<int64_t> number_in(const std::string& text) {
@@ -46,10 +49,13 @@ std::optional<MpiLaunch> find_mpi_launch(const std::function<std::string(const s
           .wanted = "the number of a process and how many there are",
           .next = "unset these variables, which a launcher has left behind, or start again with mpirun"}));
     if (*count == 1) return std::nullopt;
+    const auto value = [&variable](const char* name) { return *name == '\0' ? std::string() : variable(name); };
     return MpiLaunch{.process = *number,
                      .processes = *count,
                      .launcher = launcher.name,
-                     .variables = std::string(launcher.process) + " and " + launcher.processes};
+                     .variables = std::string(launcher.process) + " and " + launcher.processes,
+                     .name = value(launcher.launch_name),
+                     .processes_here = number_in(value(launcher.processes_here)).value_or(0)};
   }
   return std::nullopt;
 }

@@ -15,6 +15,8 @@ struct MpiLaunch {
   int64_t processes = 1;
   std::string launcher;   // "mpirun of OpenMPI", for messages
   std::string variables;  // that say so: "PMI_RANK and PMI_SIZE"
+  std::string name = {};  // of the launch, which no other one of this machine has; empty: its launcher gives it none
+  int64_t processes_here = 0;  // of them on this host; 0: its launcher does not say
 };
 
 /// `variable`: the value of one of the environment, empty where it is not set. None: started alone, or as the only one.

@@ -24,6 +24,8 @@ TEST(MpiLaunchTest, EveryLauncherIsKnownByItsVariables) {
   ASSERT_TRUE(openmpi);
   EXPECT_EQ(openmpi->process, 3);
   EXPECT_EQ(openmpi->processes, 4);
+  EXPECT_EQ(openmpi->name, "");
+  EXPECT_EQ(openmpi->processes_here, 0) << "not said";
   const std::optional<MpiLaunch> mpich = launch_with({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}});
   ASSERT_TRUE(mpich);
   EXPECT_EQ(mpich->processes, 2);
@@ -31,6 +33,16 @@ TEST(MpiLaunchTest, EveryLauncherIsKnownByItsVariables) {
   const std::optional<MpiLaunch> slurm = launch_with({{"PMIX_RANK", "1"}, {"SLURM_STEP_NUM_TASKS", "16"}});
   ASSERT_TRUE(slurm);
   EXPECT_EQ(slurm->processes, 16);
+}
+
+TEST(MpiLaunchTest, ALauncherNamesItsLaunchAndCountsTheProcessesOfAHost) {
+  const std::optional<MpiLaunch> openmpi = launch_with({{"OMPI_COMM_WORLD_RANK", "3"},
+                                                        {"OMPI_COMM_WORLD_SIZE", "4"},
+                                                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                                        {"PMIX_NAMESPACE", "1114963969"}});
+  ASSERT_TRUE(openmpi);
+  EXPECT_EQ(openmpi->name, "1114963969");
+  EXPECT_EQ(openmpi->processes_here, 2);
 }
 
 TEST(MpiLaunchTest, AProcessThatIsAloneNeedsNoMpi) {

@@ -9,11 +9,13 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/path.h"
+#include "megacpp/collectives/mpi/mpi_attendance.h"
 #include "megacpp/collectives/mpi/mpi_endpoint.h"
 
 namespace megacpp::collectives {
@@ -64,10 +66,14 @@ const MegacppMpi& loaded_table(const MpiLaunch& launch) {
 // ends with the status of this one.
 void finish_mpi(int status, void* table) {
   static std::atomic<bool> is_finished = false;
-  std::thread([status] {
-    std::this_thread::sleep_for(status == 0 ? kFinishLimit : kFailedLimit);
-    if (!is_finished) ::_exit(status);
-  }).detach();
+  try {
+    std::thread([status] {
+      std::this_thread::sleep_for(status == 0 ? kFinishLimit : kFailedLimit);
+      if (!is_finished) ::_exit(status);
+    }).detach();
+  } catch (const std::system_error&) {  // without a limit on the wait, a process that has failed waits for nobody
+    if (status != 0) ::_exit(status);
+  }
   static_cast<const MegacppMpi*>(table)->finish();
   is_finished = true;
 }
@@ -94,10 +100,22 @@ StartedMpi start_mpi(const MpiLaunch& launch) {
   return {table, {.process = process, .processes = processes, .host = host.data()}};
 }
 
+const StartedMpi& started_mpi(const MpiLaunch& launch) {
+  static const StartedMpi mpi = start_mpi(launch);
+  return mpi;
+}
+
 }  // namespace
 
+void start_mpi_within(const MpiLaunch& launch, std::chrono::milliseconds limit,
+                      const std::function<void(const base::Error& error)>& on_late) {
+  static const MpiAttendance attendance(launch);
+  start_within(
+      limit, [&launch] { started_mpi(launch); }, [&] { on_late(late_error(launch, attendance.present(), limit)); });
+}
+
 std::unique_ptr<Endpoint> mpi_endpoint(const MpiLaunch& launch) {
-  static const StartedMpi mpi = start_mpi(launch);
+  const StartedMpi& mpi = started_mpi(launch);
   static std::atomic<int> made = 0;  // the same number in every process: they make their worlds together
   return make_mpi_endpoint(mpi.table, mpi.process, made++);
 }
