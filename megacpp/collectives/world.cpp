@@ -139,7 +139,13 @@ void World::agree_same(std::string_view subject, std::span<const Field> fields) 
   if (std::ranges::none_of(digests, is_other)) return;
   // Those that agree with process 0 have nothing to add.
   const bool is_told = is_coordinator() || digest != digests.front().value;
-  refuse_different(statements(subject, is_told ? std::string_view(bytes) : std::string_view()));
+  const std::vector<Statement> all = statements(subject, is_told ? std::string_view(bytes) : std::string_view());
+  try {
+    statements(subject, "");  // none ends, and the world with it, before all have heard this
+  } catch (const base::Error&) {
+    // another has heard that all have
+  }
+  refuse_different(all);
 }
 
 void World::refuse_different(const std::vector<Statement>& all) {

@@ -59,6 +59,28 @@ TEST(AgreementCostTest, LettersGrowWithTheLogarithmOfProcesses) {
   }
 }
 
+// A launch ends with its error, and the world with it, while others are still on their way to theirs.
+TEST(AgreementCostTest, WhoEndsAtOnceLeavesTheWholeAnswerToAll) {
+  constexpr int64_t kProcesses = 5;
+  for (int round = 0; round < 20; ++round) {
+    const auto office = std::make_shared<PostOffice>(kProcesses);
+    std::vector<std::thread> threads;
+    for (int64_t process = 0; process < kProcesses; ++process)
+      threads.emplace_back([&, process] {
+        ProcessWorld world({.properties = {.name = "test", .has_fixed_order_sums = true},
+                            .owners = {0, 1, 2, 3, 4},
+                            .wait_limit = std::chrono::minutes(1)},
+                           std::make_unique<MemoryEndpoint>(office, process));
+        const std::vector<Field> fields = {{"train.batch", process == 2 ? "4" : "8"}};
+        const base::Problem problem =
+            testing_support::problem_of(base::Code::E3103, [&] { world.agree_same("recipe", fields); });
+        EXPECT_NE(problem.got.find("process 2 on host"), std::string::npos) << problem.got;
+        world.abort(process, "processes do not agree");
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
 // Members compute a group's number from its chips: making groups sends nothing, of however many processes.
 TEST(AgreementCostTest, GroupsCostNoLetters) {
   const std::vector<int64_t> letters = letters_of(64, [](World& world, int64_t process) {
