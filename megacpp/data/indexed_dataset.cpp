@@ -73,12 +73,21 @@ std::filesystem::path with_ending(std::filesystem::path prefix, const char* endi
   return prefix;
 }
 
-// All of the index, and both ends of the tokens: they may be terabytes.
+// All of the index, and of the tokens, which may be terabytes, both ends and places between them: another text or
+// another tokenizer changes all of them, or the index.
 uint64_t fingerprint_of(std::span<const std::byte> idx, std::span<const std::byte> bin) {
-  constexpr size_t kEnd = 1 << 16;
-  const uint64_t of_index = XXH64(idx.data(), idx.size(), bin.size());
-  const auto head = bin.first(std::min(kEnd, bin.size())), tail = bin.last(std::min(kEnd, bin.size()));
-  return XXH64(tail.data(), tail.size(), XXH64(head.data(), head.size(), of_index));
+  constexpr size_t kEnd = 1 << 16, kPlaces = 64, kPlace = 1 << 12;
+  uint64_t hash = XXH64(idx.data(), idx.size(), bin.size());
+  const auto add = [&hash](std::span<const std::byte> bytes) { hash = XXH64(bytes.data(), bytes.size(), hash); };
+  add(bin.first(std::min(kEnd, bin.size())));
+  add(bin.last(std::min(kEnd, bin.size())));
+  if (bin.size() <= 2 * kEnd) return hash;
+  const size_t between = bin.size() - 2 * kEnd;
+  for (size_t place = 0; place < kPlaces; ++place) {
+    const size_t begin = kEnd + between / kPlaces * place;
+    add(bin.subspan(begin, std::min(kPlace, bin.size() - begin)));
+  }
+  return hash;
 }
 
 }  // namespace

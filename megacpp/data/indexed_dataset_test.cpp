@@ -280,5 +280,26 @@ TEST_F(IndexedDatasetTest, AnEmptyDatasetHasNoSequence) {
   EXPECT_EQ(dataset.index().documents(), 0);
 }
 
+// Documents of the same lengths, as the same text has in another tokenizer of bytes: both ends are alike.
+TEST_F(IndexedDatasetTest, OtherTokensBetweenTheEndsAreAnotherFingerprint) {
+  constexpr size_t kTokens = 1 << 18;
+  std::vector<uint64_t> fingerprints;
+  for (const char middle : {'a', 'b'}) {
+    std::string idx(kIndexMagic);
+    const auto add = [&idx](auto value) { idx.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+    add(kIndexVersion);
+    add(TokenType::u8);
+    add(uint64_t{1});
+    add(uint64_t{2});
+    add(static_cast<int32_t>(kTokens));
+    for (const int64_t number : {0, 0, 1}) add(number);
+    const std::string end(1 << 16, 'x');
+    base::write_file_atomically(folder_ / "set.idx", idx);
+    base::write_file_atomically(folder_ / "set.bin", end + std::string(kTokens - 2 * end.size(), middle) + end);
+    fingerprints.push_back(IndexedDataset(folder_ / "set").fingerprint());
+  }
+  EXPECT_NE(fingerprints[0], fingerprints[1]);
+}
+
 }  // namespace
 }  // namespace megacpp::data
