@@ -8,6 +8,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/hash.h"
 #include "megacpp/base/path.h"
 
 namespace megacpp::checkpoint {
@@ -36,17 +37,28 @@ void add_file(const std::filesystem::path& path, Stored& stored) {
   stored.tensors.merge(read_tensors(file));
 }
 
-Stored read_folder(const std::filesystem::path& folder) {
-  const std::filesystem::path index_path = folder / "model.safetensors.index.json";
-  Stored stored;
-  if (!base::exists(index_path)) {
-    add_file(folder / "model.safetensors", stored);
-    return stored;
-  }
-  const std::map<std::string, std::string> index = parse_hf_index(base::read_file(index_path), index_path.string());
+constexpr const char* kConfigFile = "config.json";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr const char* kOnlyFile = "model.safetensors";
+
+// The file of each tensor; empty where one file has them all.
+std::map<std::string, std::string> index_of(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kIndexFile;
+  if (!base::exists(path)) return {};
+  return parse_hf_index(base::read_file(path), path.string());
+}
+
+std::set<std::string> files_of(const std::map<std::string, std::string>& index) {
+  if (index.empty()) return {kOnlyFile};
   std::set<std::string> files;
   for (const auto& [tensor, file] : index) files.insert(file);
-  for (const std::string& file : files) add_file(folder / file, stored);
+  return files;
+}
+
+Stored read_folder(const std::filesystem::path& folder) {
+  const std::map<std::string, std::string> index = index_of(folder);
+  Stored stored;
+  for (const std::string& file : files_of(index)) add_file(folder / file, stored);
   for (const auto& [tensor, file] : index)
     MEGACPP_REQUIRE(stored.tensors.contains(tensor), E1203,
                     {.where = "tensor " + tensor,
@@ -85,9 +97,18 @@ std::map<std::string, std::string> parse_hf_index(std::string_view text, const s
   return index;
 }
 
+std::map<std::string, uint64_t> digest_hf_folder(const std::filesystem::path& folder) {
+  std::set<std::string> files = files_of(index_of(folder));
+  files.insert(kConfigFile);
+  if (base::exists(folder / kIndexFile)) files.insert(kIndexFile);
+  std::map<std::string, uint64_t> digests;
+  for (const std::string& file : files) digests[file] = base::hash_of(base::MappedFile(folder / file).bytes());
+  return digests;
+}
+
 ImportedModel import_hf_folder(const std::filesystem::path& folder) {
-  ImportedModel imported{.config = base::read_file(folder / "config.json")};
-  const base::Json config = base::parse_json(imported.config, base::Code::E1202, (folder / "config.json").string());
+  ImportedModel imported{.config = base::read_file(folder / kConfigFile)};
+  const base::Json config = base::parse_json(imported.config, base::Code::E1202, (folder / kConfigFile).string());
   Stored theirs = read_folder(folder);
   imported.description = import_hf_config(hf_class_of(config), config, naming_of_all(theirs.tensors));
   imported.tensors = import_tensors(imported.description.names, theirs.tensors);
@@ -96,7 +117,7 @@ ImportedModel import_hf_folder(const std::filesystem::path& folder) {
 }
 
 HfModel import_hf_folder_config(const std::filesystem::path& folder) {
-  const base::Json config = read_json(folder / "config.json", base::Code::E1202);
+  const base::Json config = read_json(folder / kConfigFile, base::Code::E1202);
   return import_hf_config(hf_class_of(config), config);
 }
 

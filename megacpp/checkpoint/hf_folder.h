@@ -3,6 +3,7 @@
 // in model.safetensors.index.json. Everything is read into memory.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -24,6 +25,9 @@ ImportedModel import_hf_folder(const std::filesystem::path& folder);
 
 /// The file that holds each tensor, from the text of an index. E1201 for one that has none, or leads out of its folder.
 std::map<std::string, std::string> parse_hf_index(std::string_view text, const std::string& where);
+
+/// The hash of each file that import_hf_folder() would read, by its name; of all their bytes. E1008, E1201 as there.
+std::map<std::string, uint64_t> digest_hf_folder(const std::filesystem::path& folder);
 
 /// The model and names of a folder, from its config alone.
 HfModel import_hf_folder_config(const std::filesystem::path& folder);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "megacpp/checkpoint/tokenizer_files.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/given_flags.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/pass_flags.h"
@@ -40,11 +42,13 @@
 #include "megacpp/launch/features.h"
 #include "megacpp/launch/over_processes.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/run_inputs.h"
 #include "megacpp/launch/training.h"
 #include "megacpp/lineage/lineage.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/metrics/run_exports.h"
 #include "megacpp/receipt/recorder.h"
+#include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/train/load_state.h"
@@ -66,6 +70,7 @@ struct TrainFlags {
   std::string run_dir;
   std::optional<std::string> resume;  // a run directory, a checkpoint or "latest"
   std::string from;                   // a Hugging Face folder, or as `resume`; empty: weights are drawn
+  launch::GivenFlags given = {};      // all of them
 };
 
 /// What is trained, and from where on.
@@ -76,6 +81,28 @@ struct Request {
   std::optional<checkpoint::Reader> checkpoint;
   std::optional<WeightSource> from;  // of a new run
 };
+
+// Threads of chips that hang cannot be ended alone, nor can the start of MPI, and nothing that waits for them would
+// end.
+void end_process(const base::Error& error) {
+  print_err("error {}\n", error.what());
+  ::_exit(error.exit_status());
+}
+
+// All processes do, first of all: those that go on with a run before they have its recipe, which the first one finds.
+void agree_on_command(const TrainFlags& flags, const recipe::Train& train) {
+  launch::agree_on_command(launch::flag_fields(flags.given), std::chrono::seconds(train.wait_limit), end_process);
+}
+
+// What is known of it before the recipe is.
+recipe::Train train_of_flags(const TrainFlags& flags) {
+  std::vector<std::string> limits;
+  std::ranges::copy_if(flags.recipe->overrides, std::back_inserter(limits),
+                       [](const std::string& override) { return override.starts_with("train.wait_limit="); });
+  recipe::Recipe recipe;
+  recipe::apply_overrides(recipe, limits);
+  return recipe.train;
+}
 
 // The first process finds and locks the run; the others read what it has found.
 Request found_run(const TrainFlags& flags) {
@@ -163,12 +190,6 @@ void print_long_wait(const collectives::LongWait& wait) {
 }
 
 void print_silent(const std::string& process) { print_err("stopping   {} does not answer\n", process); }
-
-// Threads of chips that hang cannot be ended alone, and nothing that waits for them would end.
-void end_process(const base::Error& error) {
-  print_err("error {}\n", error.what());
-  ::_exit(error.exit_status());
-}
 
 int64_t traced_steps(const TrainFlags& flags) { return flags.trace.empty() ? 0 : train::kTracedSteps; }
 
@@ -289,6 +310,13 @@ std::unique_ptr<data::TokenSource> open_inputs(Request& request, const TrainFlag
   return source;
 }
 
+void start_from(const Request& request, launch::TrainingOptions& options) {
+  options.checkpoint = request.checkpoint ? &*request.checkpoint : nullptr;
+  if (!request.from) return;
+  options.start.fill_state = request.from->load;
+  options.weights = request.from->digests;
+}
+
 // A process that is not the first works on its chips; what is printed and written is the first one's.
 int follow_first(const TrainFlags& flags, Request& request) {
   const std::unique_ptr<data::TokenSource> source = open_inputs(request, flags);
@@ -307,8 +335,7 @@ int follow_first(const TrainFlags& flags, Request& request) {
   options.check_nans = flags.check_nans;
   options.should_stop = [&stop] { return stop->has_come(); };
   options.on_silent = print_silent;
-  options.checkpoint = request.checkpoint ? &*request.checkpoint : nullptr;
-  if (request.from) options.start.fill_state = request.from->load;
+  start_from(request, options);
   const launch::Trained trained = launch::run_training(launch, *source, options);
   trace_of_all(flags, launch, trained);
   return trained.was_stopped ? base::kInterruptedStatus : 0;
@@ -317,6 +344,7 @@ int follow_first(const TrainFlags& flags, Request& request) {
 int run_train(const TrainFlags& flags) {
   base::PartClock clock;
   collectives::listen_to_long_waits(print_long_wait);
+  if (flags.resume) agree_on_command(flags, train_of_flags(flags));
   Request request = flags.resume ? resume_request(flags) : new_request(flags);
   const recipe::Recipe& recipe = request.recipe;
   launch::require_over_processes(recipe);
@@ -325,6 +353,7 @@ int run_train(const TrainFlags& flags) {
   const bool is_first = launch::is_first_process();
   if (!flags.trace.empty() && is_first) base::require_writable(flags.trace);
   plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
+  if (!flags.resume) agree_on_command(flags, recipe.train);
   if (!is_first) return follow_first(flags, request);
   Running running{metrics::RunExports(flags.exports, print_line)};  // a port that is taken costs no time
   print_without_effect(without_effect(recipe));
@@ -339,8 +368,7 @@ int run_train(const TrainFlags& flags) {
   receipt::Recorder recorder = recorder_for(request, flags, launch, *source);
   launch::TrainingOptions options = options_for(flags, *source, launch, running);
   options.directory = &*request.directory;
-  options.checkpoint = request.checkpoint ? &*request.checkpoint : nullptr;
-  if (request.from) options.start.fill_state = request.from->load;
+  start_from(request, options);
   options.before_steps = [&](const launch::StartedRun& started) {
     clock.add(started.parts);
     const std::vector<base::TimedPart> parts = clock.all();
@@ -408,7 +436,10 @@ Command train_command() {
             declare_written_path(app, "--trace", flags->trace,
                                  "write a timeline of the first steps: chrome://tracing, ui.perfetto.dev")
                 ->type_name("FILE");
-            return [flags] { return run_train(*flags); };
+            return [flags, &app] {
+              flags->given = given_flags(app);
+              return run_train(*flags);
+            };
           }};
 }
 

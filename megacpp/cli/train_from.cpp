@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "megacpp/base/hash.h"
 #include "megacpp/checkpoint/hf_folder.h"
 #include "megacpp/launch/named_model.h"
 #include "megacpp/train/load_state.h"
@@ -11,16 +12,27 @@ namespace megacpp::cli {
 
 WeightSource open_weight_source(const std::string& named) {
   launch::NamedModel model = launch::open_model(named);
-  WeightSource source{.model = std::move(model.given), .folder = model.folder, .load = {}};
-  if (model.checkpoint)
+  WeightSource source{.model = std::move(model.given), .folder = model.folder, .load = {}, .digests = {}};
+  if (model.checkpoint) {
     source.load = [reader = model.checkpoint](const compile::Compiled& compiled, runtime::Executable& run) {
       train::load_weights(*reader, compiled, run, train::AbsentAdapters::left);
     };
-  else
+    source.digests = [reader = model.checkpoint] {
+      const std::string manifest = base::hash_text(checkpoint::to_text(reader->manifest()));
+      return std::vector<collectives::Field>{{std::string(checkpoint::kManifestFile), manifest}};
+    };
+  } else {
     // Read when the chips are there, and dropped once they have it: no copy of the model stays beside the run.
     source.load = [folder = model.folder](const compile::Compiled& compiled, runtime::Executable& run) {
       train::load_weights(checkpoint::import_hf_folder(folder).tensors, compiled, run, train::AbsentAdapters::left);
     };
+    source.digests = [folder = model.folder] {
+      std::vector<collectives::Field> fields;
+      for (const auto& [file, hash] : checkpoint::digest_hf_folder(folder))
+        fields.push_back({file, base::hash_text(hash)});
+      return fields;
+    };
+  }
   return source;
 }
 

@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "megacpp/collectives/world.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/recipe/given_model.h"
 #include "megacpp/runtime/executable.h"
@@ -19,6 +21,9 @@ struct WeightSource {
   /// Writes all weights of the local chips, but LoRA adapters that the source does not have; called once for every try
   /// to load the run.
   std::function<void(const compile::Compiled&, runtime::Executable&)> load;
+  /// The files that the weights are in, each with a digest: processes must start with the same. Reads all of a Hugging
+  /// Face folder.
+  std::function<std::vector<collectives::Field>()> digests;
 };
 
 /// `named` and errors as of launch::open_model(). What a folder's tensors are is known when they are loaded, its config

@@ -10,9 +10,9 @@
 
 #include "megacpp/fit/ladder.h"
 #include "megacpp/launch/core_share.h"
+#include "megacpp/launch/run_inputs.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/chip_settings.h"
-#include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/fault_injection.h"
 #include "megacpp/runtime/plugins/gpu_shares.h"
@@ -22,13 +22,6 @@ namespace megacpp::launch {
 namespace {
 
 using collectives::Field;
-
-std::vector<Field> fields_of(const recipe::Recipe& recipe) {
-  std::vector<Field> fields;
-  for (recipe::Setting& setting : recipe::settings_of(recipe))
-    fields.push_back({std::move(setting.key), std::move(setting.value)});
-  return fields;
-}
 
 // Where only devices know what they have, nothing here limits a plan.
 ProcessOptions with_free_memory(ProcessOptions options, const recipe::Recipe& recipe) {
@@ -59,11 +52,11 @@ Agreement::Agreement(const recipe::Recipe& requested, ProcessOptions options)
           world_of_start(world_options_.chips, std::chrono::seconds(requested.train.wait_limit)))),
       steps_(make_world()) {
   together([&] {
-    std::vector<Field> fields = fields_of(requested);
+    std::vector<Field> fields = recipe_fields(requested);
     const catalog::Build build = options_.build(requested);
-    fields.push_back({"build", build.code_version});
-    fields.push_back({"platform", build.platform});
-    fields.push_back({"architecture", options_.architecture()});
+    fields.push_back(input_field("build", "build", build.code_version));
+    fields.push_back(input_field("platform", "platform", build.platform));
+    fields.push_back(input_field("architecture", "architecture", options_.architecture()));
     world().agree_same("recipe and build", fields);
   });
 }
@@ -141,7 +134,7 @@ Standing Agreement::agree_standing(Status here, std::string_view said) {
 
 void Agreement::same_estimate(size_t rung, const plan::Changes& changes, const fit::Estimate& estimate) {
   is_starting_ = true;
-  std::vector<Field> fields = fields_of(estimate.recipe);
+  std::vector<Field> fields = recipe_fields(estimate.recipe);
   fields.push_back({"rung", std::to_string(rung)});
   fields.push_back({"changes", fit::to_text(changes)});
   add_bytes(fields, estimate.compiled);

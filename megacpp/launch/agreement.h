@@ -104,7 +104,7 @@ class Agreement {
   Standing agree_standing(Status here, std::string_view said);
   /// E3103 where processes arrived at different rungs, recipes, or bytes per chip.
   void same_estimate(size_t rung, const plan::Changes& changes, const fit::Estimate& estimate);
-  /// E3103 where processes would start from other data, another checkpoint or other libraries.
+  /// E3103 where processes would start from other inputs (run_inputs.h).
   void same_inputs(const std::vector<collectives::Field>& fields) { world().agree_same("inputs", fields); }
   /// E3103 where processes are about to load other programs: passes switched off, nodes, or bytes per chip.
   void same_programs(const compile::Compiled& compiled, const std::vector<std::string>& without);

@@ -9,13 +9,18 @@
 #include <stdexcept>
 #include <thread>
 
+#include "megacpp/base/file.h"
 #include "megacpp/catalog/catalog.h"
+#include "megacpp/checkpoint/reader.h"
+#include "megacpp/checkpoint/writer.h"
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/launch/launch.h"
 #include "megacpp/launch/training.h"
+#include "megacpp/lineage/lock_file.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/fault_injection.h"
+#include "megacpp/runtime/plugins/plugin_fetch.h"
 #include "tests/support/errors.h"
 #include "tests/support/process_worlds.h"
 #include "tests/support/temporary_folder.h"
@@ -75,6 +80,24 @@ class AgreementTest : public testing::Test {
       EXPECT_EQ(launch.rung(), 0u);
       EXPECT_EQ(run_training(launch, corpus).reports.back().step, 1);
       EXPECT_EQ(launch.rung(), 1u);
+    });
+  }
+
+  /// Both processes refuse to train, `got` being what is said first of the second one; `differ` makes it another.
+  void expect_refused_before_loading(
+      const std::string& got,
+      const std::function<void(size_t process, Launch& launch, TrainingOptions& training)>& differ) {
+    const data::TextCorpus corpus = corpus_of_license();
+    processes_.run([&](size_t process) {
+      TrainingOptions training;
+      training.start.after_load = [](const auto&) { FAIL() << "loaded"; };
+      Launch launch(recipe(), {.none = true}, no_log, options(process));
+      differ(process, launch, training);
+      launch.prepare();
+      const base::Problem problem =
+          testing_support::problem_of(base::Code::E3103, [&] { run_training(launch, corpus, training); });
+      EXPECT_EQ(problem.where, "inputs");
+      EXPECT_NE(problem.got.find(got), std::string::npos) << problem.got;
     });
   }
 
@@ -243,6 +266,17 @@ TEST_F(AgreementTest, DifferentBuildsAreRefused) {
   });
 }
 
+TEST_F(AgreementTest, DifferentPlatformsAreRefused) {
+  processes_.run([&](size_t process) {
+    ProcessOptions own = options(process);
+    own.build = [process](const auto&) {
+      return catalog::Build{.code_version = "0.1.0", .platform = "plugin " + std::to_string(process)};
+    };
+    const base::Problem problem = testing_support::problem_of(base::Code::E3103, [&] { Agreement(recipe(), own); });
+    EXPECT_EQ(problem.got, "process 1 (chips 1 to 1): platform plugin 1");
+  });
+}
+
 TEST_F(AgreementTest, DifferentArchitecturesAreRefused) {
   processes_.run([&](size_t process) {
     ProcessOptions own = options(process);
@@ -290,6 +324,48 @@ TEST_F(AgreementTest, OtherDataIsRefusedBeforeLoading) {
         base::Code::E3103, [&] { run_training(launch, process == 1 ? other : corpus, training); });
     EXPECT_EQ(problem.where, "inputs");
     EXPECT_EQ(problem.got.find("process 1 (chips 1 to 1): fingerprint of the data "), 0u) << problem.got;
+  });
+}
+
+TEST_F(AgreementTest, OtherWeightsAreRefusedBeforeLoading) {
+  expect_refused_before_loading("weights: model.safetensors 1", [](size_t process, Launch&, TrainingOptions& training) {
+    training.weights = [process] {
+      return std::vector<collectives::Field>{{"config.json", "7"}, {"model.safetensors", std::to_string(process)}};
+    };
+  });
+  expect_refused_before_loading("weights: config.json absent", [](size_t process, Launch&, TrainingOptions& training) {
+    if (process == 0) training.weights = [] { return std::vector<collectives::Field>{{"config.json", "7"}}; };
+  });
+}
+
+TEST_F(AgreementTest, AnotherCheckpointIsRefusedBeforeLoading) {
+  const testing_support::TemporaryFolder folder;
+  const std::vector<float> values = {1, 2};
+  std::vector<checkpoint::Reader> readers;
+  for (size_t process = 0; process < 2; ++process) {  // of one step, with another value
+    const std::filesystem::path own = folder / std::to_string(process);
+    const checkpoint::PieceBytes piece{.tensor = "w",
+                                       .whole = {ir::DType::f32, {1}},
+                                       .box = {{0}, {1}},
+                                       .bytes = std::as_bytes(std::span(values).subspan(process, 1))};
+    checkpoint::write_checkpoint(own, {.position = {.step = 3}}, std::span(&piece, 1));
+    readers.emplace_back(own);
+  }
+  expect_refused_before_loading("manifest ", [&](size_t process, Launch&, TrainingOptions& training) {
+    training.checkpoint = &readers[process];
+  });
+  expect_refused_before_loading("step of the checkpoint ", [&](size_t process, Launch&, TrainingOptions& training) {
+    if (process == 1) training.checkpoint = &readers[1];
+  });
+}
+
+TEST_F(AgreementTest, AnotherLockFileIsRefusedBeforeLoading) {
+  const testing_support::TemporaryFolder folder;
+  const std::string text =
+      lineage::print_lock({.architecture = runtime::plugins::this_machine(), .facts = {{"sqlite", "0.0.1"}}});
+  base::write_file_atomically(folder / lineage::kLockName, text);
+  expect_refused_before_loading("lock file ", [&](size_t process, Launch& launch, TrainingOptions&) {
+    launch.check_lineage(process == 1 ? folder / "recipe.yaml" : std::filesystem::path());
   });
 }
 

@@ -16,6 +16,7 @@
 #include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/run_inputs.h"
 #include "megacpp/lineage/check.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/block_loops.h"
@@ -152,6 +153,7 @@ fit::Assumptions Launch::agreed_assumptions() {
   if (hardware.sharers > 1)
     log_({"hardware", fmt::format("{} processes share a GPU and its memory", hardware.sharers)});
   fit::Assumptions assumptions = assumptions_for(requested_, std::move(hardware), catalog_, mesh_);
+  agreement_.same_inputs(chip_fields(assumptions.slice.chip));
   assumptions.hosts = planned_hosts(hosts);
   const auto share = [&](const char* what, std::vector<catalog::Sample>& peaks) {
     peaks = samples_of(agreement_.from_coordinator(what, [&] { return samples_text(peaks); }));

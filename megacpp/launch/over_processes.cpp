@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -11,13 +12,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
 #include "megacpp/collectives/failure.h"
+#include "megacpp/collectives/mpi/mpi_endpoint.h"
 #include "megacpp/collectives/mpi/mpi_launch.h"
 #include "megacpp/collectives/mpi/mpi_transport.h"
 #include "megacpp/collectives/placement.h"
+#include "megacpp/launch/build.h"
+#include "megacpp/launch/run_inputs.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/machine_identity.h"
 
 namespace megacpp::launch {
 
@@ -28,6 +34,17 @@ bool is_first_process() {
 
 collectives::WorldOptions world_of_start(int64_t chips, std::chrono::seconds limit) {
   return {.chips = chips, .wait_limit = collectives::start_limit(limit), .answer_limit = limit, .join_limit = limit};
+}
+
+void agree_on_command(std::vector<collectives::Field> own, std::chrono::seconds limit,
+                      const std::function<void(const base::Error& error)>& on_late) {
+  const std::optional<collectives::MpiLaunch> launch = collectives::mpi_launch();
+  if (!launch) return;
+  std::ranges::move(environment_fields(base::environment_variable), std::back_inserter(own));
+  own.push_back(input_field("build", "build", code_version()));
+  own.push_back(input_field("architecture", "architecture", runtime::machine_architecture()));
+  collectives::start_mpi_within(*launch, limit, on_late);
+  collectives::transport_of_launch().make(world_of_start(launch->processes, limit))->agree_same("command", own);
 }
 
 std::string from_first_process(std::string_view subject, const std::function<std::string()>& say) {

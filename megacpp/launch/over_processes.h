@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "megacpp/base/decision.h"
+#include "megacpp/base/error.h"
 #include "megacpp/collectives/transport.h"
 #include "megacpp/collectives/world.h"
 #include "megacpp/ir/mesh.h"
@@ -24,6 +25,12 @@ bool is_first_process();
 /// A world to agree in before step 0: processes take as long as they need there, up to start_limit(). One that does not
 /// come, or does not answer, is waited for up to the limit.
 collectives::WorldOptions world_of_start(int64_t chips, std::chrono::seconds limit);
+
+/// The first that the processes of a launch do together: all have the same command, environment and program, whatever
+/// comes of it later. `own`: fields of the command (run_inputs.h); the others are added. E3103 where they differ. Who
+/// has not come within the limit is E3102, with which `on_late` ends the process where MPI itself waits for it.
+void agree_on_command(std::vector<collectives::Field> own, std::chrono::seconds limit,
+                      const std::function<void(const base::Error& error)>& on_late);
 
 /// What the first process says, on all of them, before there is a recipe to launch; `say` is called there alone. Where
 /// that throws, the other processes get E3101 with its words.

@@ -19,6 +19,7 @@
 #include "megacpp/collectives/flight/flight_recorder.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/launch/ladder_window.h"
+#include "megacpp/launch/run_inputs.h"
 #include "megacpp/launch/shared_facts.h"
 #include "megacpp/launch/silent_process_watch.h"
 #include "megacpp/runtime/fault_injection.h"
@@ -303,14 +304,16 @@ class Attempt {
 // Compared by digest: nothing of it is sent where all have the same.
 std::vector<collectives::Field> inputs_of(const Launch& launch, const data::TokenSource& source,
                                           const TrainingOptions& options) {
-  std::vector<collectives::Field> fields = {{"data", source.describe()},
-                                            {"fingerprint of the data", base::hash_text(source.fingerprint())},
-                                            {"lock file", launch.lineage().lock_file}};
-  for (const lineage::Fact& fact : launch.lineage().live) fields.push_back({"lineage: " + fact.name, fact.value});
+  std::vector<collectives::Field> fields = lineage_fields(launch.lineage());
+  fields.push_back(input_field("data", "data", source.describe()));
+  fields.push_back(input_field("data", "fingerprint of the data", base::hash_text(source.fingerprint())));
+  if (options.weights)
+    for (collectives::Field& file : options.weights())
+      fields.push_back(input_field("weights", "weights: " + file.name, std::move(file.value)));
   if (options.checkpoint == nullptr) return fields;
-  const std::string manifest = checkpoint::to_text(options.checkpoint->manifest());
-  fields.push_back({"step of the checkpoint", std::to_string(options.checkpoint->manifest().position.step)});
-  fields.push_back({"manifest", base::hash_text(manifest)});
+  const checkpoint::Manifest& manifest = options.checkpoint->manifest();
+  fields.push_back(input_field("checkpoint", "step of the checkpoint", std::to_string(manifest.position.step)));
+  fields.push_back(input_field("checkpoint", "manifest", base::hash_text(checkpoint::to_text(manifest))));
   return fields;
 }
 

@@ -11,6 +11,7 @@
 
 #include "megacpp/base/machine_memory.h"
 #include "megacpp/checkpoint/reader.h"
+#include "megacpp/collectives/world.h"
 #include "megacpp/data/source.h"
 #include "megacpp/launch/launch.h"
 #include "megacpp/launch/run_directory.h"
@@ -27,6 +28,9 @@ struct TrainingOptions {
   const checkpoint::Reader* checkpoint = nullptr;  // to go on from; none: from step 0
   /// Called when a rung is loaded, with its state, and the first step follows.
   std::function<void(const StartedRun&)> before_steps = {};
+  /// Of what start.fill_state starts from, where it is no checkpoint to go on from: files, each with a digest. Asked of
+  /// processes that compare their inputs. Empty: weights are drawn.
+  std::function<std::vector<collectives::Field>()> weights = {};
   bool check_nans = false;
   std::function<void(const train::StepReport&)> after_log = {};
   std::function<bool()> should_stop = {};  // on this process; called before every step, and as LoadOptions

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/suggest.h"
@@ -202,6 +203,7 @@ Surroundings Surroundings::current() {
 }
 
 std::string Surroundings::variable(const std::string& name) const {
+  base::require_known_variable(name);
   const auto found = variables.find(name);
   return found == variables.end() ? "" : found->second;
 }

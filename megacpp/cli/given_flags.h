@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of a command as they were given, for processes that compare them.
+#pragma once
+
+#include "megacpp/launch/run_inputs.h"
+
+namespace CLI {
+class App;
+}
+
+namespace megacpp::cli {
+
+/// Of a command that was parsed: each flag with its values, one a line.
+launch::GivenFlags given_flags(const CLI::App& app);
+
+}  // namespace megacpp::cli
