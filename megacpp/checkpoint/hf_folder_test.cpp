@@ -55,6 +55,24 @@ TensorMap numbered(HfNaming naming) {
   return export_tensors(map, ours);
 }
 
+TEST_F(HfFolderTest, EveryFileHasADigestOfAllItsBytes) {
+  TensorMap tensors = numbered(HfNaming::in_memory);
+  write("model.safetensors", tensors);
+  const std::map<std::string, uint64_t> before = digest_hf_folder(folder_);
+  EXPECT_EQ(before.size(), 2U);
+  tensors.begin()->second.data.back() += 1;
+  write("model.safetensors", tensors);
+  const std::map<std::string, uint64_t> after = digest_hf_folder(folder_);
+  EXPECT_NE(after.at("model.safetensors"), before.at("model.safetensors"));
+  EXPECT_EQ(after.at("config.json"), before.at("config.json"));
+  base::write_file_atomically(folder_ / "model.safetensors.index.json",
+                              R"({"weight_map": {"a": "part-1.safetensors"}})");
+  write("part-1.safetensors", tensors);
+  const std::map<std::string, uint64_t> in_parts = digest_hf_folder(folder_);
+  EXPECT_EQ(in_parts.size(), 3U);
+  EXPECT_TRUE(in_parts.contains("part-1.safetensors")) << "files that the index names, and no others";
+}
+
 TEST_F(HfFolderTest, BothSpellingsOfMixtralGiveTheSameModel) {
   write("model.safetensors", numbered(HfNaming::in_memory));
   const ImportedModel fused = import_hf_folder(folder_);

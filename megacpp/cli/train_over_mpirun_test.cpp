@@ -104,7 +104,6 @@ class TrainOverMpirunTest : public testing::Test {
 TEST_F(TrainOverMpirunTest, OtherWeightsOnOneHostAreRefused) {
   const std::string one = trained("one", "train.seed=1"), other = trained("other", "train.seed=2");
   expect_refused({train({"--from", one}), train({"--from", other})}, "weights: manifest.json");
-  expect_refused({train({"--from", one}), train()}, "--from not given");
 }
 
 TEST_F(TrainOverMpirunTest, AFlagOfOneProcessThatChangesWhatIsCalledIsRefused) {
@@ -121,8 +120,7 @@ TEST_F(TrainOverMpirunTest, OneThatGoesOnBesideOneThatBeginsIsRefused) {
 TEST_F(TrainOverMpirunTest, AnotherChipFileOnOneHostIsRefused) {
   for (const std::string bytes : {"80GiB", "40GiB"}) {
     std::filesystem::create_directories(folder_ / bytes);
-    base::write_file_atomically(folder_ / bytes / "own-card.yaml",
-                                "extends: h200\nmemory:\n  usable: {value: " + bytes + ", source: a test}\n");
+    base::write_file_atomically(folder_ / bytes / "own-card.yaml", "extends: h200\nmemory: {usable: " + bytes + "}\n");
   }
   const auto with_chips = [&](const std::string& bytes) {
     Words words = train({"--backend", "cuda", "--set", "hardware.target=own-card:2"});
@@ -134,7 +132,7 @@ TEST_F(TrainOverMpirunTest, AnotherChipFileOnOneHostIsRefused) {
 
 TEST_F(TrainOverMpirunTest, ALimitOnMemoryThatLeavesNoRoomForAThreadSaysSo) {
   int refused = 0;
-  for (const int kibibytes : {250'000, 400'000, 460'000}) {
+  for (const int kibibytes : {250'000, 460'000}) {
     Words limited = {"/bin/sh", "-c", "ulimit -v " + std::to_string(kibibytes) + "; exec \"$@\"", "sh"};
     const Words words = train();
     limited.insert(limited.end(), words.begin(), words.end());

@@ -31,7 +31,7 @@ struct ToAnother {
   void operator()(int64_t* value) const { *value += 1; }
   void operator()(double* value) const { *value = *value / 2 + 0.25; }
   void operator()(bool* value) const { *value = !*value; }
-  void operator()(std::string* value) const { *value += "x"; }
+  void operator()(std::string* value) const { *value += value->empty() ? 'x' : value->front(); }
   void operator()(std::vector<std::string>* value) const { value->emplace_back("x"); }
   void operator()(schema::ByteSize* value) const { value->bytes += 1; }
 };
@@ -86,11 +86,11 @@ TEST(RunInputsTest, EveryLibraryIsCompared) {
   for (const lineage::Probe& probe : lineage::all_probes()) {
     lineage::Lineage other = lineage;
     for (lineage::Fact& fact : other.live)
-      if (fact.name == probe.name) fact.value = "0.0.0";
+      if (fact.name == probe.name) fact.value = "another";
     const bool is_library = probe.group == "libraries";
     libraries += is_library ? 1 : 0;
     EXPECT_EQ(difference_between(lineage_fields(lineage), lineage_fields(other)),
-              is_library ? "library " + probe.name + " 0.0.0" : "")
+              is_library ? "library " + probe.name + " another" : "")
         << probe.name << ": machines of a run may have other processors, kernels and memory";
   }
   EXPECT_GT(libraries, 0u);
