@@ -172,7 +172,7 @@ void World::refuse_different(const std::vector<Statement>& all) {
   base::raise(base::Code::E3103, {.where = all.front().subject,
                                   .got = got,
                                   .wanted = "the same as " + all.front().process + ": " + text_of(first, names),
-                                  .next = "start every process with the same command, recipe and build"});
+                                  .next = "start every process with the same command, recipe, files and build"});
 }
 
 int64_t World::agree_min(std::string_view subject, int64_t value) {

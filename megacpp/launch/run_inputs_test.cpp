@@ -29,7 +29,7 @@ const std::filesystem::path kSources = MEGACPP_SOURCE_DIR;
 
 struct ToAnother {
   void operator()(int64_t* value) const { *value += 1; }
-  void operator()(double* value) const { *value = *value / 2 + 0.25; }
+  void operator()(double* value) const { *value = *value == 0.5 ? 0.25 : 0.5; }
   void operator()(bool* value) const { *value = !*value; }
   void operator()(std::string* value) const { *value += value->empty() ? 'x' : value->front(); }
   void operator()(std::vector<std::string>* value) const { value->emplace_back("x"); }

@@ -18,6 +18,7 @@
 namespace megacpp::collectives {
 namespace {
 
+constexpr int kLooks = 8;  // in the time of a limit; processes that give up at the end of it were seen before
 constexpr size_t kShownProcesses = 16;  // by number, of those that have not come
 
 // A name without a file (its first byte is zero): the kernel forgets it with the process.
@@ -63,26 +64,26 @@ std::string seconds_text(std::chrono::milliseconds time) {
 }
 
 // Where some are on other hosts, those of this one are all that is known.
-std::string absent_text(const MpiLaunch& launch, const std::vector<int64_t>& present) {
+std::string absent_text(const MpiLaunch& launch, const std::vector<int64_t>& come) {
   const std::string all = "all " + std::to_string(launch.processes) + " processes of the launch";
   if (launch.name.empty() || launch.processes_here == 0) return all;
   const auto here = std::to_string(launch.processes_here);
   if (launch.processes_here < launch.processes) {
-    if (std::ssize(present) >= launch.processes_here)
+    if (std::ssize(come) >= launch.processes_here)
       return all + ": the " + here + " of this host have come, others on other hosts have not";
-    return all + ": of the " + here + " of this host only " + processes_text(present) +
-           (present.size() == 1 ? " has come" : " have come");
+    return all + ": of the " + here + " of this host only " + processes_text(come) +
+           (come.size() == 1 ? " has come" : " have come");
   }
   std::vector<int64_t> absent;
   for (int64_t process = 0; process < launch.processes; ++process)
-    if (!std::ranges::binary_search(present, process)) absent.push_back(process);
-  if (absent.empty()) return all + ", which have come to it and wait as this one does";
+    if (!std::ranges::binary_search(come, process)) absent.push_back(process);
+  if (absent.empty()) return all + ", which have come: MPI has not joined them";
   return processes_text(absent) + (absent.size() == 1 ? ", which has not come" : ", which have not come");
 }
 
 }  // namespace
 
-MpiAttendance::MpiAttendance(MpiLaunch launch) : launch_(std::move(launch)) {
+MpiAttendance::MpiAttendance(MpiLaunch launch) : launch_(std::move(launch)), come_({launch_.process}) {
   if (launch_.name.empty()) return;
   socket_ = make_socket();
   if (socket_ < 0) return;
@@ -95,33 +96,33 @@ MpiAttendance::~MpiAttendance() {
   if (socket_ >= 0) ::close(socket_);
 }
 
-std::vector<int64_t> MpiAttendance::present() const {
-  std::vector<int64_t> processes;
+void MpiAttendance::look() {
+  if (launch_.name.empty()) return;
   for (int64_t process = 0; process < launch_.processes; ++process)
-    if (process == launch_.process || (!launch_.name.empty() && has_come(launch_, process)))
-      processes.push_back(process);
-  return processes;
+    if (!come_.contains(process) && has_come(launch_, process)) come_.insert(process);
 }
 
-base::Error late_error(const MpiLaunch& launch, const std::vector<int64_t>& present, std::chrono::milliseconds waited) {
+base::Error late_error(const MpiLaunch& launch, const std::vector<int64_t>& come, std::chrono::milliseconds waited) {
   return {base::Code::E3102,
           {.where = "start of MPI in process " + std::to_string(launch.process) + ", by " + launch.launcher,
-           .got = "waited " + seconds_text(waited) + " for " + absent_text(launch, present),
+           .got = "waited " + seconds_text(waited) + " for " + absent_text(launch, come),
            .wanted = "every process of the launch at the start of the same training",
            .next = "look at what was started in its place: another program, one that has ended, or one that hangs "
                    "before it; raise train.wait_limit if it is only slow"}};
 }
 
-void start_within(std::chrono::milliseconds limit, const std::function<void()>& start,
-                  const std::function<void()>& on_late) {
+void start_within(const StartLimit& limit, const std::function<void()>& start) {
   std::mutex mutex;
   std::condition_variable ended;
   bool has_started = false;  // guarded
   std::thread watch = base::start_thread("the limit on the start of MPI", [&] {
-    std::unique_lock lock(mutex);
-    if (ended.wait_for(lock, limit, [&has_started] { return has_started; })) return;
-    lock.unlock();
-    on_late();
+    for (int look = 0; look < kLooks; ++look) {
+      std::unique_lock lock(mutex);
+      if (ended.wait_for(lock, limit.limit / kLooks, [&has_started] { return has_started; })) return;
+      lock.unlock();
+      limit.look();
+    }
+    limit.on_late();
   });
   const auto end_watch = [&] {
     {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,19 +24,26 @@ class MpiAttendance {
   MpiAttendance(const MpiAttendance&) = delete;
   MpiAttendance& operator=(const MpiAttendance&) = delete;
 
-  /// This process and those that it sees to have come, ascending.
-  std::vector<int64_t> present() const;
+  /// Sees who is there. By one thread at a time.
+  void look();
+  /// This process and those that it has ever seen, ascending: they may have given up since, as this one is about to.
+  std::vector<int64_t> come() const { return {come_.begin(), come_.end()}; }
 
  private:
   const MpiLaunch launch_;
+  std::set<int64_t> come_;
   int socket_ = -1;  // none: nobody sees this process
 };
 
-/// E3102: for whom a process has waited in the start of MPI, as far as it sees who has come.
-base::Error late_error(const MpiLaunch& launch, const std::vector<int64_t>& present, std::chrono::milliseconds waited);
+/// E3102: for whom a process has waited in the start of MPI, as far as it has seen who has come.
+base::Error late_error(const MpiLaunch& launch, const std::vector<int64_t>& come, std::chrono::milliseconds waited);
 
-/// Calls `start`, which may never return; then `on_late`, on another thread and once, when the limit is over.
-void start_within(std::chrono::milliseconds limit, const std::function<void()>& start,
-                  const std::function<void()>& on_late);
+/// Of a call that may never return. Both are called on another thread.
+struct StartLimit {
+  std::chrono::milliseconds limit{};
+  std::function<void()> look = {};     // now and then while it has not returned, and when the limit is over
+  std::function<void()> on_late = {};  // then, once
+};
+void start_within(const StartLimit& limit, const std::function<void()>& start);
 
 }  // namespace megacpp::collectives

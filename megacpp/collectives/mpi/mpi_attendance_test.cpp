@@ -29,21 +29,29 @@ class MpiAttendanceTest : public testing::Test {
   const std::string name_ = "a launch of process " + std::to_string(::getpid());
 };
 
-TEST_F(MpiAttendanceTest, ProcessesOfAMachineSeeEachOtherWhileTheyAreThere) {
-  const MpiAttendance first(launch(0));
-  EXPECT_EQ(first.present(), std::vector<int64_t>{0});
+TEST_F(MpiAttendanceTest, ProcessesOfAMachineSeeEachOther) {
+  MpiAttendance first(launch(0));
+  first.look();
+  EXPECT_EQ(first.come(), std::vector<int64_t>{0});
   auto last = std::make_unique<MpiAttendance>(launch(2));
-  EXPECT_EQ(first.present(), (std::vector<int64_t>{0, 2}));
-  EXPECT_EQ(last->present(), (std::vector<int64_t>{0, 2}));
+  first.look();
+  last->look();
+  EXPECT_EQ(first.come(), (std::vector<int64_t>{0, 2}));
+  EXPECT_EQ(last->come(), (std::vector<int64_t>{0, 2}));
   last.reset();
-  EXPECT_EQ(first.present(), std::vector<int64_t>{0});
+  first.look();
+  EXPECT_EQ(first.come(), (std::vector<int64_t>{0, 2})) << "it had come, and has given up";
+  MpiAttendance later(launch(1));
+  later.look();
+  EXPECT_EQ(later.come(), (std::vector<int64_t>{0, 1})) << "nothing is left of it";
 }
 
 TEST_F(MpiAttendanceTest, ALaunchWithoutANameSeesNobody) {
   MpiLaunch nameless = launch(0);
   nameless.name.clear();
-  const MpiAttendance own(nameless);
-  EXPECT_EQ(own.present(), std::vector<int64_t>{0});
+  MpiAttendance own(nameless);
+  own.look();
+  EXPECT_EQ(own.come(), std::vector<int64_t>{0});
 }
 
 TEST_F(MpiAttendanceTest, TheErrorSaysWhoHasNotCome) {
@@ -55,7 +63,7 @@ TEST_F(MpiAttendanceTest, TheErrorSaysWhoHasNotCome) {
   EXPECT_EQ(got(launch(0), {0, 2}), "waited 3 s for process 1, which has not come");
   EXPECT_EQ(got(launch(0), {0}), "waited 3 s for processes 1, 2, which have not come");
   EXPECT_NE(got(launch(0, 40), {0}).find("15, 16 and 23 more, which have not come"), std::string::npos);
-  EXPECT_NE(got(launch(0), {0, 1, 2}).find("wait as this one does"), std::string::npos);
+  EXPECT_NE(got(launch(0), {0, 1, 2}).find("which have come: MPI has not joined them"), std::string::npos);
 }
 
 // Each host says what it sees: where one of its own has not come, or that those of others have not.
@@ -75,17 +83,17 @@ TEST_F(MpiAttendanceTest, OverHostsTheErrorSaysWhoOfThisOneHasCome) {
 
 TEST_F(MpiAttendanceTest, AStartThatDoesNotReturnIsToldWhenTheLimitIsOver) {
   std::promise<void> is_late;
+  int looks = 0;
   start_within(
-      milliseconds(1), [&is_late] { is_late.get_future().wait(); }, [&is_late] { is_late.set_value(); });
+      {.limit = milliseconds(8), .look = [&looks] { ++looks; }, .on_late = [&is_late] { is_late.set_value(); }},
+      [&is_late] { is_late.get_future().wait(); });
+  EXPECT_GT(looks, 1);
 }
 
 TEST_F(MpiAttendanceTest, AStartThatReturnsOrFailsIsNotLate) {
-  const auto fail = [] { FAIL() << "late"; };
-  start_within(
-      std::chrono::hours(1), [] {}, fail);
-  EXPECT_THROW(start_within(
-                   std::chrono::hours(1), [] { throw std::runtime_error("no MPI"); }, fail),
-               std::runtime_error);
+  const StartLimit limit{.limit = std::chrono::hours(1), .look = [] {}, .on_late = [] { FAIL() << "late"; }};
+  start_within(limit, [] {});
+  EXPECT_THROW(start_within(limit, [] { throw std::runtime_error("no MPI"); }), std::runtime_error);
 }
 
 }  // namespace

@@ -109,9 +109,11 @@ const StartedMpi& started_mpi(const MpiLaunch& launch) {
 
 void start_mpi_within(const MpiLaunch& launch, std::chrono::milliseconds limit,
                       const std::function<void(const base::Error& error)>& on_late) {
-  static const MpiAttendance attendance(launch);
-  start_within(
-      limit, [&launch] { started_mpi(launch); }, [&] { on_late(late_error(launch, attendance.present(), limit)); });
+  static MpiAttendance attendance(launch);
+  start_within({.limit = limit,
+                .look = [] { attendance.look(); },
+                .on_late = [&] { on_late(late_error(launch, attendance.come(), limit)); }},
+               [&launch] { started_mpi(launch); });
 }
 
 std::unique_ptr<Endpoint> mpi_endpoint(const MpiLaunch& launch) {
