@@ -2,9 +2,11 @@
 #include "megacpp/base/stop_signals.h"
 
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 #include "megacpp/base/error.h"
@@ -12,19 +14,35 @@
 namespace megacpp::base {
 namespace {
 
-enum class OnSignal : uint8_t { exit, note, exit_as_noted };
+constexpr int64_t kNever = -1;
 
-std::atomic<OnSignal> on_signal{OnSignal::exit};
+std::atomic<bool> notes{false};         // a StopRequest exists
+std::atomic<int64_t> noted_at{kNever};  // when the signal came that it has noted; nanoseconds of the monotonic clock
 std::atomic<int> holders{0};
 std::atomic<int> held{0};  // signals that were to end the process
-static_assert(std::atomic<OnSignal>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free &&
+                  std::atomic<int>::is_always_lock_free,
               "a signal handler may not wait for a lock");
 
-// Calls only what is safe in a signal handler. Counted before the holders are: either they are seen here, or the last
-// of them sees the signal.
+// Allowed in a signal handler, which the clocks of std::chrono are not by the standard's word.
+int64_t monotonic_nanoseconds() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::chrono::nanoseconds(std::chrono::seconds(now.tv_sec)).count() + now.tv_nsec;
+}
+
+bool repeats_what_is_noted(int64_t now) {
+  const int64_t first = noted_at.load();
+  return first != kNever && now - first < std::chrono::nanoseconds(kOneRequest).count();
+}
+
+// Calls only what is safe in a signal handler. The signal is counted before the holders are: either they are seen here,
+// or the last of them sees the signal.
 void handle_stop_signal(int) {
-  OnSignal first = OnSignal::note;
-  if (on_signal.compare_exchange_strong(first, OnSignal::exit_as_noted)) return;
+  const int64_t now = monotonic_nanoseconds();
+  int64_t never = kNever;
+  if (notes.load() && noted_at.compare_exchange_strong(never, now)) return;
+  if (repeats_what_is_noted(now)) return;
   held.fetch_add(1);
   if (holders.load() == 0) ::_exit(kInterruptedStatus);
 }
@@ -44,13 +62,14 @@ void handle_stop_signals() {
 }
 
 StopRequest::StopRequest() {
-  OnSignal none = OnSignal::exit;
-  MEGACPP_CHECK(on_signal.compare_exchange_strong(none, OnSignal::note)) << "two stop requests at a time";
+  noted_at.store(kNever);
+  MEGACPP_CHECK(!notes.exchange(true)) << "two stop requests at a time";
 }
 
-StopRequest::~StopRequest() { on_signal.store(OnSignal::exit); }
+// What was noted stays: a signal that repeats it may come a moment after the work has ended.
+StopRequest::~StopRequest() { notes.store(false); }
 
-bool StopRequest::has_come() const { return on_signal.load() == OnSignal::exit_as_noted; }
+bool StopRequest::has_come() const { return noted_at.load() != kNever; }
 
 HeldEnd::HeldEnd() { holders.fetch_add(1); }
 

@@ -5,13 +5,19 @@
 // What was ignored when the program started, as nohup does with SIGHUP, stays ignored.
 #pragma once
 
+#include <chrono>
+
 namespace megacpp::base {
+
+/// Signals that come within this time of the one that a StopRequest has noted repeat it, and do nothing: `timeout` and
+/// systemd signal the process and then its whole group, a launcher hands on what its processes got directly.
+inline constexpr std::chrono::seconds kOneRequest{1};
 
 /// For main(), before any work.
 void handle_stop_signals();
 
-/// While it exists the first signal is only noted, for the work to stop by itself; any further one ends the process at
-/// once, or when the programs that it runs have ended (HeldEnd). There is one at a time.
+/// While it exists the first signal is only noted, for the work to stop by itself; one that comes kOneRequest later or
+/// more ends the process at once, or when the programs that it runs have ended (HeldEnd). There is one at a time.
 class StopRequest {
  public:
   StopRequest();

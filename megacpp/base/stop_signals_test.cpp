@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "megacpp/base/error.h"
 
@@ -33,23 +34,32 @@ TEST(StopSignalsTest, EachEndsTheProcessWithItsStatusAndNotByTheSignal) {
         << signal;
 }
 
-TEST(StopSignalsTest, TheFirstIsNotedAndTheSecondEndsTheProcessAtOnce) {
+TEST(StopSignalsTest, TheFirstIsNotedAndThoseThatRepeatItDoNothing) {
   EXPECT_EXIT(
       {
         begin();
         handle_stop_signals();
-        const StopRequest stop;
-        if (stop.has_come()) std::_Exit(1);
-        std::raise(SIGTERM);
-        std::_Exit(stop.has_come() ? 0 : 1);
+        {
+          const StopRequest stop;
+          if (stop.has_come()) std::_Exit(1);
+          for (const int signal : {SIGTERM, SIGTERM, SIGINT, SIGHUP, SIGUSR1}) std::raise(signal);
+          const HeldEnd programs;
+          if (!stop.has_come() || programs.is_due()) std::_Exit(2);
+        }
+        std::raise(SIGTERM);  // the work has ended in the meantime, and its last words are still to be written
+        std::_Exit(0);
       },
       kWentOn, "");
+}
+
+TEST(StopSignalsTest, ASecondRequestEndsTheProcessAtOnce) {
   EXPECT_EXIT(
       {
         begin();
         handle_stop_signals();
         const StopRequest stop;
         std::raise(SIGTERM);
+        std::this_thread::sleep_for(kOneRequest);
         std::raise(SIGINT);
         std::_Exit(0);
       },
@@ -79,6 +89,7 @@ TEST(StopSignalsTest, AnEndThatIsHeldComesWithTheLastHolder) {
           const HeldEnd outer;
           { const HeldEnd inner; }
           if (outer.is_due()) std::_Exit(1);  // the first signal is the request's
+          std::this_thread::sleep_for(kOneRequest);
           std::raise(SIGINT);
           if (!outer.is_due()) std::_Exit(2);
           { const HeldEnd inner; }

@@ -49,8 +49,8 @@ int run_start(const launch::Start& start, const base::StopRequest& stop) {
   bool is_told = false;
   const auto should_stop = [&] {
     if (stop.has_come() && !std::exchange(is_told, true))
-      print_line(
-          {.topic = "stopping", .text = "the training ends with its step, and saves; a second signal ends it at once"});
+      print_line({.topic = "stopping",
+                  .text = "the training ends with its step, and saves; another signal after a second ends it at once"});
     return stop.has_come();
   };
   const base::ProgramEnd end =
