@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -24,17 +23,18 @@ bool is_token_letter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("-._~").find(c) != std::string_view::npos;
 }
 
-/// The value of a cookie in "a=1; b=2".
-std::optional<std::string> cookie_value(std::string_view cookies, std::string_view name) {
+/// The values of the cookies of that name in "a=1; b=2": a browser sends one for each path that it was set for.
+std::vector<std::string> cookie_values(std::string_view cookies, std::string_view name) {
+  std::vector<std::string> values;
   while (!cookies.empty()) {
     const size_t end = std::min(cookies.find(';'), cookies.size());
     std::string_view pair = cookies.substr(0, end);
     while (pair.starts_with(' ')) pair.remove_prefix(1);
     if (pair.starts_with(name) && pair.substr(name.size()).starts_with('='))
-      return std::string(pair.substr(name.size() + 1));
+      values.emplace_back(pair.substr(name.size() + 1));
     cookies.remove_prefix(std::min(end + 1, cookies.size()));
   }
-  return std::nullopt;
+  return values;
 }
 
 }  // namespace
@@ -107,10 +107,9 @@ bool has_token(const Request& request, const Target& target, const Access& acces
   const std::string_view authorization = request.authorization;
   if (authorization.starts_with(kBearer) && is_same_token(authorization.substr(kBearer.size()), access.token))
     return true;
-  for (const std::string& cookies : request.cookies) {
-    const std::optional<std::string> cookie = cookie_value(cookies, kTokenCookie);
-    if (cookie && is_same_token(*cookie, access.token)) return true;
-  }
+  for (const std::string& cookies : request.cookies)
+    for (const std::string& cookie : cookie_values(cookies, kTokenCookie))
+      if (is_same_token(cookie, access.token)) return true;
   return is_same_token(target.value(kTokenKey), access.token);
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "megacpp/base/error.h"
 #include "tests/support/errors.h"
@@ -68,6 +69,26 @@ TEST(AccessTest, ATokenComesInAHeaderACookieOrTheTarget) {
   EXPECT_FALSE(has_token(cookie, Target{}, access));
   EXPECT_TRUE(has_token(with_host("x"), *parse_target("/?token=" + token), access));
   EXPECT_FALSE(has_token(with_host("x"), *parse_target("/?token="), access));
+}
+
+// Of a server that was here before, with another token.
+TEST(AccessTest, AStaleCookieHidesNoTokenBesideIt) {
+  const Access access = access_for("::1", 1, kToken);
+  const std::string token = kToken, stale = "megacpp_token=fedcba9876543210", valid = "megacpp_token=" + token;
+  Request request = with_host("x");
+  for (const std::vector<std::string>& cookies : {std::vector{stale + "; " + valid},
+                                                  {valid + "; " + stale},
+                                                  {stale, valid},
+                                                  {stale + "; " + stale + ";" + valid}}) {
+    request.cookies = cookies;
+    EXPECT_TRUE(has_token(request, Target{}, access)) << cookies.front();
+  }
+  request.cookies = {stale + "; " + stale, stale};
+  EXPECT_FALSE(has_token(request, Target{}, access));
+  EXPECT_FALSE(has_token(request, *parse_target("/?token=fedcba9876543210"), access));
+  EXPECT_TRUE(has_token(request, *parse_target("/?token=" + token), access));
+  request.authorization = "Bearer " + token;
+  EXPECT_TRUE(has_token(request, Target{}, access));
 }
 
 }  // namespace

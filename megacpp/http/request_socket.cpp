@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <utility>
 
 namespace megacpp::http {
 namespace {
@@ -29,50 +29,24 @@ bool wait_for_socket(int socket, short events, milliseconds time) {
 
 }  // namespace
 
-RequestSocket::RequestSocket(int socket, const Limits& limits)
-    : socket_(socket),
-      limits_(limits),
-      head_end_(steady_clock::now() + limits.head_time),
-      bytes_left_(limits.head_bytes) {}
-
-bool RequestSocket::is_readable() const { return begin_ < end_ || wait_for_socket(socket_, POLLIN, milliseconds(0)); }
+RequestSocket::RequestSocket(int socket, std::string head, std::chrono::milliseconds write_time)
+    : socket_(socket), head_(std::move(head)), write_time_(write_time) {}
 
 bool RequestSocket::is_writable() const {
   char next = 0;
   const ssize_t got = ::recv(socket_, &next, 1, MSG_PEEK | MSG_DONTWAIT);
   const bool is_gone = got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-  return !is_gone && wait_for_socket(socket_, POLLOUT, limits_.write_time);
-}
-
-bool RequestSocket::wait_for_head() const {
-  while (!limits_.is_stopping && steady_clock::now() < head_end_)
-    if (wait_for_socket(socket_, POLLIN, milliseconds(50))) return true;
-  return false;
-}
-
-ssize_t RequestSocket::fill() {
-  if (bytes_left_ == 0 || !wait_for_head()) return -1;
-  const ssize_t got = ::recv(socket_, buffer_.data(), std::min(buffer_.size(), bytes_left_), 0);
-  if (got <= 0) return got;
-  begin_ = 0;
-  end_ = static_cast<size_t>(got);
-  bytes_left_ -= end_;
-  return got;
+  return !is_gone && wait_for_socket(socket_, POLLOUT, write_time_);
 }
 
 ssize_t RequestSocket::read(char* to, size_t most) {
-  if (begin_ == end_) {
-    const ssize_t got = fill();
-    if (got <= 0) return got;
-  }
-  const size_t count = std::min(most, end_ - begin_);
-  std::memcpy(to, buffer_.data() + begin_, count);
+  const size_t count = head_.copy(to, most, begin_);
   begin_ += count;
   return static_cast<ssize_t>(count);
 }
 
 ssize_t RequestSocket::write(const char* from, size_t bytes) const {
-  if (!wait_for_socket(socket_, POLLOUT, limits_.write_time)) return -1;
+  if (!wait_for_socket(socket_, POLLOUT, write_time_)) return -1;
   return ::send(socket_, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

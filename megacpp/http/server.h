@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one HTTP server of this program: what listens on a port is made here. One request a connection. What a client
-// may send and for how long it may take is bounded: a head of 8 KiB within the time given, no body, 5 s for each write;
-// event streams are counted, and one too many is refused. So slow or broken clients cost a thread for seconds and no
-// memory. Who may read, and what, decides the responder (http/answer.h).
+// may send and for how long it may take is bounded: a head of 8 KiB within the time given, no body, 5 s for each write.
+// Who has not sent a whole head keeps no thread, and of those there are so many at most (head_reader.h); event streams
+// are counted, and one too many is refused. So slow or broken clients cost no memory, and a thread for seconds only
+// where they take no answer. Who may read, and what, decides the responder (http/answer.h).
 #pragma once
 
 #include <chrono>
@@ -18,6 +19,10 @@ namespace megacpp::http {
 
 inline constexpr size_t kMostHeadBytes = 8192;
 inline constexpr std::chrono::seconds kWriteTime{5};
+/// Clients that have connected and not sent a whole head: where one more comes the one that has waited longest is cut
+/// off.
+inline constexpr size_t kMostHeads = 512;
+inline constexpr size_t kMostHeadsOfAddress = 128;
 
 struct Listen {
   std::string where = "--port";  // what errors call the port

@@ -2,6 +2,7 @@
 #include "megacpp/http/httplib/httplib_server.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -20,8 +21,9 @@
 #include <httplib.h>
 
 #include "megacpp/base/error.h"
-#include "megacpp/base/thread.h"
+#include "megacpp/http/head_reader.h"
 #include "megacpp/http/request_socket.h"
+#include "megacpp/http/workers.h"
 
 namespace megacpp::http {
 namespace {
@@ -30,6 +32,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kHeartbeat{15};  // so that a reader who left is noticed
+constexpr int kMostUnaccepted = 128;            // connections
 
 std::vector<std::string> header_values(const httplib::Request& in, const char* name) {
   std::vector<std::string> values;
@@ -94,6 +97,13 @@ struct OpenStream {
   std::optional<steady_clock::time_point> last_sent = {};
 };
 
+/// What the library gives to its workers is to hand a connection on, which takes no time.
+class AcceptingThread final : public httplib::TaskQueue {
+ public:
+  void enqueue(std::function<void()> task) override { task(); }
+  void shutdown() override {}
+};
+
 class HttplibServer final : public Server, private httplib::Server {
  public:
   HttplibServer(const Listen& listen, const std::function<Responder(int port)>& responder) : listen_(listen) {
@@ -102,7 +112,7 @@ class HttplibServer final : public Server, private httplib::Server {
       const int yes = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     });
-    new_task_queue = [threads = listen.threads] { return new httplib::ThreadPool(threads); };
+    new_task_queue = [] { return new AcceptingThread; };
     set_pre_routing_handler([this](const httplib::Request& in, httplib::Response& out) {
       handle(in, out);
       return HandlerResponse::Handled;
@@ -112,8 +122,18 @@ class HttplibServer final : public Server, private httplib::Server {
       if (!out.has_header("X-Content-Type-Options")) send_answer(responder_.refusal(out.status), out);
     });
     bind_socket();
+    ::listen(svr_sock_, kMostUnaccepted);  // the library's is 5: one more would be tried again after a second
     responder_ = responder(port_);
-    thread_ = base::start_thread("requests", [this] { listen_after_bind(); });
+    heads_.emplace(HeadReader::Limits{.time = listen.head_time,
+                                      .bytes = kMostHeadBytes,
+                                      .most = kMostHeads,
+                                      .most_of_address = kMostHeadsOfAddress},
+                   [this](int socket, std::string head) {
+                     workers_->give([this, socket, head = std::move(head)] { answer_and_close(socket, head); });
+                   });
+    workers_.emplace(listen.threads + 2);
+    workers_->give([this] { heads_->run(); });
+    workers_->give([this] { listen_after_bind(); });
     // The library forgets a stop that comes before it runs.
     for (int i = 0; i < 5'000 && !is_running(); ++i) std::this_thread::sleep_for(milliseconds(1));
   }
@@ -125,7 +145,8 @@ class HttplibServer final : public Server, private httplib::Server {
     }
     stopped_.notify_all();
     stop();
-    thread_.join();
+    heads_->stop();
+    workers_.reset();
   }
   HttplibServer(const HttplibServer&) = delete;
   HttplibServer& operator=(const HttplibServer&) = delete;
@@ -147,23 +168,27 @@ class HttplibServer final : public Server, private httplib::Server {
                      .next = "give another port, or 0 for any that is free"});
   }
 
-  // Private to the library and virtual: the way to hand it a stream of our own, as its server for TLS does.
+  // Private to the library and virtual: the way to read heads before a worker has the request.
   bool process_and_close_socket(socket_t socket) override {
-    bool is_done = false;
     try {
-      const RequestSocket::Limits limits{.is_stopping = is_stopping_,
-                                         .head_time = listen_.head_time,
-                                         .write_time = kWriteTime,
-                                         .head_bytes = kMostHeadBytes};
-      RequestSocket bounded(socket, limits);
+      heads_->add(socket);
+    } catch (const std::exception&) {  // memory that ran out
+      ::close(socket);
+    }
+    return true;
+  }
+
+  /// By a worker, which nothing but its answer keeps: the head is there.
+  void answer_and_close(socket_t socket, std::string head) {
+    try {
+      RequestSocket bounded(socket, std::move(head), kWriteTime);
       RequestStream stream(bounded);
       bool is_closed = false;
-      is_done = process_request(stream, true, is_closed, [](httplib::Request& request) { request.ranges.clear(); });
+      process_request(stream, true, is_closed, [](httplib::Request& request) { request.ranges.clear(); });
     } catch (const std::exception&) {
       // Memory that ran out: this client gets no answer, the others do.
     }
     close_gently(socket);
-    return is_done;
   }
 
   void handle(const httplib::Request& in, httplib::Response& out) {
@@ -211,7 +236,8 @@ class HttplibServer final : public Server, private httplib::Server {
   std::mutex stop_mutex_;
   std::condition_variable stopped_;
   std::atomic<bool> is_stopping_ = false;
-  std::thread thread_;
+  std::optional<HeadReader> heads_;
+  std::optional<Workers> workers_;
 };
 
 }  // namespace

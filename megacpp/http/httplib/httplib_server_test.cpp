@@ -113,6 +113,23 @@ TEST(HttpServerTest, ClientsThatDripOrSayNothingCostSeconds) {
   EXPECT_EQ(status_of(answer_to(server->port(), request_head(server->port(), "GET /"))), 200);
 }
 
+// Were one of them to keep a worker, there would be none for an hour; with one too many the oldest would be left.
+TEST(HttpServerTest, HalfSentRequestsKeepNobodyWaiting) {
+  const std::unique_ptr<Server> server = small_server({.threads = 2, .head_time = std::chrono::hours(1)});
+  std::vector<std::unique_ptr<HttpClient>> slow;
+  for (size_t i = 0; i < kMostHeadsOfAddress + 2; ++i) {
+    slow.push_back(std::make_unique<HttpClient>(server->port()));
+    slow.back()->send("GET / HT");
+  }
+  const auto start = steady_clock::now();
+  EXPECT_EQ(status_of(answer_to(server->port(), request_head(server->port(), "GET /"))), 200);
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(10));
+  slow.front()->read_all();
+  EXPECT_TRUE(slow.front()->is_ended()) << "one too many";
+  slow.back()->send("TP/1.1\r\nHost: 127.0.0.1:" + std::to_string(server->port()) + "\r\n\r\n");
+  EXPECT_EQ(status_of(slow.back()->read_all()), 200) << "the one that has waited least";
+}
+
 TEST(HttpServerTest, HeadsThatAreTooLongAreCutOff) {
   const std::unique_ptr<Server> server = small_server();
   for (const std::string& sent :
