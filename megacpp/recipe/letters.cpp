@@ -12,6 +12,7 @@
 #include "megacpp/base/suggest.h"
 #include "megacpp/blocks/block.h"
 #include "megacpp/recipe/recompute.h"
+#include "megacpp/recipe/synonyms.h"
 
 namespace megacpp::recipe {
 namespace {
@@ -145,7 +146,10 @@ void require_own_letter(const std::string& letter, const std::string& where) {
 
 std::string suggest_letter_key(const LetterPath& path, std::string_view unknown) {
   const std::string prefix = fmt::format("{}.{}.", kLetters, path.letter);
-  const std::string word(unknown.substr(unknown.rfind('.') + 1));
+  std::string_view word = unknown.substr(unknown.rfind('.') + 1);
+  if (const auto ours = key_of_synonym(word)) word = ours->substr(ours->rfind('.') + 1);
+  const std::string in_section = fmt::format("{}{}", unknown.substr(0, unknown.rfind('.') + 1), word);
+  if (letter_path(in_section).to == LetterPath::To::setting) return "did you mean '" + in_section + "'?";
   std::vector<std::string> known = {prefix + "family"};
   for (const blocks::BlockDef& def : blocks::all_blocks()) {
     known.push_back(prefix + std::string(def.name));

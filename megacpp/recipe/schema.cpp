@@ -13,6 +13,7 @@
 #include "megacpp/optim/schedule.h"
 #include "megacpp/recipe/backend_names.h"
 #include "megacpp/recipe/letters.h"
+#include "megacpp/recipe/synonyms.h"
 #include "megacpp/schema/docs_of.h"
 #include "megacpp/schema/limits.h"
 
@@ -125,6 +126,12 @@ std::string suggest_key(std::string_view unknown) {
   // A right name in the wrong section is likelier than a near spelling.
   for (const Key& key : keys()) {
     if (last_word(key.path) == last_word(unknown)) return "did you mean '" + key.path + "'?";
+  }
+  if (const auto path = key_of_synonym(last_word(unknown))) {
+    const std::string_view section = unknown.substr(0, unknown.size() - last_word(unknown).size());
+    const std::string in_section = fmt::format("{}{}", section, last_word(*path));
+    const bool is_there = !section.empty() && find_key(in_section) != nullptr;
+    return fmt::format("did you mean '{}'?", is_there ? in_section : *path);
   }
   return base::did_you_mean(unknown, all_paths(), "see the recipe keys in the documentation");
 }

@@ -8,7 +8,8 @@
 
 namespace megacpp::schema {
 
-/// "did you mean '16GiB'?" where a size with another unit is meant, else what to read about the key.
+/// "did you mean '16GiB'?" where a size with another unit is meant, "did you mean true?" where a truth is in other
+/// words, else what to read about the key.
 std::string next_for_kind(const KeySpec& key, const std::string& text);
 
 }  // namespace megacpp::schema

@@ -14,5 +14,14 @@ TEST(NextForKindTest, ASizeWithAnUnclearUnitHasOneThatIsMeantOthersHaveTheirDocu
   EXPECT_EQ(next_for_kind(count, "16G"), "train.batch: Sequences.");
 }
 
+TEST(NextForKindTest, TruthsInOtherWordsAreKnown) {
+  const KeySpec flag{"model.attention.qk_norm", Kind::flag, any(), "Norms."};
+  for (const char* text : {"True", "TRUE", "yes", "On", "1"})
+    EXPECT_EQ(next_for_kind(flag, text), "did you mean true?") << text;
+  for (const char* text : {"False", "no", "OFF", "0"})
+    EXPECT_EQ(next_for_kind(flag, text), "did you mean false?") << text;
+  EXPECT_EQ(next_for_kind(flag, "maybe"), "model.attention.qk_norm: Norms.");
+}
+
 }  // namespace
 }  // namespace megacpp::schema
