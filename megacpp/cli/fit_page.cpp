@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a search found as one HTML page: bytes against time, and everything that was compiled.
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -10,6 +8,7 @@
 #include "megacpp/cli/fit_report.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/report/html.h"
+#include "megacpp/report/memory_section.h"
 #include "megacpp/report/svg.h"
 
 namespace megacpp::cli {
@@ -33,31 +32,23 @@ Kind series_of(fit::FitVerdict verdict) {
   return kOver;
 }
 
-/// The unit in which human_bytes() writes the largest: lines of the picture are round numbers of it.
-double unit_of(const std::vector<Found>& found) {
-  int64_t most = 1;
-  for (const Found& one : found) most = std::max(most, one.needed());
-  return std::exp2(10 * ((std::bit_width(static_cast<uint64_t>(most)) - 1) / 10));
-}
-
 std::string picture(const FitAnswer& answer) {
   const std::vector<Found>& found = answer.search.found;
-  const double unit = unit_of(found);
-  const auto in_units = [unit](int64_t bytes) { return static_cast<double>(bytes) / unit; };
   report::ScatterChart chart{.x_title = "worst chip",
                              .y_title = "a step",
-                             .x_text = [unit](double units) { return human_bytes(std::llround(units * unit)); },
+                             .x_text = report::bytes_text,
                              .y_text = base::human_seconds,
+                             .x_steps = report::Steps::binary,
                              .series = {{"front", report::Colour::blue},
                                         {"beside it", report::Colour::grey},
                                         {"close", report::Colour::orange},
                                         {"does not fit", report::Colour::red}},
                              .points = {},
-                             .marks = {{in_units(found.front().fit.worst().limit.value()), "limit"}}};
+                             .marks = {{static_cast<double>(found.front().fit.worst().limit.value()), "limit"}}};
   const std::vector<fit::FrontPoint> points = answer.points();
   for (size_t i = 0; i < found.size(); ++i) {
     const bool is_on_front = answer.is_on_front(i);
-    chart.points.push_back({.x = in_units(points[i].bytes),
+    chart.points.push_back({.x = static_cast<double>(points[i].bytes),
                             .y = points[i].seconds,
                             .label = found[i].layout,
                             .series = is_on_front ? kFront : series_of(points[i].verdict),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/receipt/store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "megacpp/base/json_record.h"
 #include "megacpp/base/path.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/receipt/answers.h"
 #include "megacpp/receipt/fields.h"
 #include "megacpp/receipt/recipe_header.h"
@@ -25,7 +27,17 @@ namespace {
 
 using base::Json;
 
+/// What a chip may use is known when the run is loaded: chips that share their machine had another limit while it was
+/// planned.
+void take_limits_at_load(Memory& memory) {
+  for (ChipGroup& group : memory.planned) {
+    const auto loaded = std::ranges::find(memory.measured, group.chip, &ChipPeak::chip);
+    if (loaded != memory.measured.end() && loaded->limit_bytes) group.limit_bytes = loaded->limit_bytes;
+  }
+}
+
 Receipt concluded(Receipt receipt) {
+  take_limits_at_load(receipt.memory);
   receipt.answers = answers_of(receipt);
   receipt.verdict = verdict_of(receipt);
   return receipt;
@@ -112,7 +124,8 @@ Receipt receipt_of_folder(const std::filesystem::path& run, Completion completio
   if (!base::exists(file)) {
     MEGACPP_REQUIRE(launch::is_run(run), E1803,
                     {.where = run.string(),
-                     .got = "neither receipt.json nor recipe.yaml",
+                     .got = launch::is_sweep(run) ? "a sweep, which has no receipt of its own"
+                                                  : "neither receipt.json nor recipe.yaml",
                      .wanted = "a run directory, or a receipt",
                      .next = "see: megacpp runs list"});
     return receipt_without_plan(run);
@@ -161,7 +174,7 @@ void write_receipt(const Receipt& receipt, const std::filesystem::path& run) {
 }
 
 Receipt receipt_of(const std::filesystem::path& run, Completion completion) {
-  const std::filesystem::path path = run == "latest" ? launch::runs_folder() / "latest" : run;
+  const std::filesystem::path path = launch::path_named(run.string());
   MEGACPP_REQUIRE(base::exists(path), E1803,
                   {.where = path.string(),
                    .got = "no such file or folder",

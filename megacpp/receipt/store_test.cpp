@@ -150,6 +150,17 @@ TEST_F(ReceiptStoreTest, ARunThatGoesOnIsReadAndLeftAlone) {
   EXPECT_EQ(base::read_file(run_ / kReceiptFile), before);
 }
 
+// The machine had less free memory when the run was loaded than when it was planned.
+TEST_F(ReceiptStoreTest, AChipHasOneLimit) {
+  Receipt receipt = clean_receipt();
+  receipt.memory.measured[0].limit_bytes = 8000;
+  const Receipt read = receipt_from(to_text(receipt), "here");
+  EXPECT_EQ(read.memory.planned[0].limit_bytes, 8000);
+  EXPECT_EQ(read.memory.measured[0].limit_bytes, 8000);
+  receipt.memory.measured[0].limit_bytes.reset();
+  EXPECT_EQ(receipt_from(to_text(receipt), "here").memory.planned[0].limit_bytes, 8192);
+}
+
 TEST_F(ReceiptStoreTest, WhatIsNoRunHasNone) {
   problem_of(base::Code::E1803, [&] { receipt_of(folder_ / "none"); });
   problem_of(base::Code::E1803, [&] { receipt_of(folder_.path()); });

@@ -121,7 +121,8 @@ std::string lines(const LineChart& chart) {
                           .y_title = chart.y_title,
                           .x_text = chart.x_text,
                           .y_text = chart.y_text,
-                          .least_step_x = 1};
+                          .least_step_x = 1,
+                          .y_steps = chart.y_steps};
   text += shapes::grid(axes, scales.x, scales.y);
   for (const Mark& mark : chart.marks)
     text += shapes::vertical_mark(mark.label + " " + chart.x_text(mark.value), scales.x.pixel(mark.value), scales.y);

@@ -32,6 +32,7 @@ struct Curve {
 struct LineChart {
   std::string x_title, y_title;
   NumberText x_text, y_text;
+  Steps y_steps = Steps::decimal;
   std::vector<Curve> curves;     // kMostCurves at most
   std::vector<Mark> marks = {};  // on x
 };

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/report/memory_section.h"
 #include "tests/support/text.h"
 #include "tests/support/well_formed.h"
 
@@ -73,6 +74,16 @@ TEST(LineChartTest, NothingOnePointAndEqualPointsAreStillPictures) {
     EXPECT_FALSE(has(svg, "nan") || has(svg, "inf")) << svg;
   }
   EXPECT_EQ(testing_support::unbalanced_tag(lines(chart_of({}))), "");
+}
+
+TEST(LineChartTest, LinesOfBytesAreRoundInTheirUnits) {
+  LineChart chart = chart_of({{.name = "a", .points = {{0, 0}, {1, 1.2 * (1 << 30)}}}});
+  chart.y_text = bytes_text;
+  chart.y_steps = Steps::binary;
+  const std::string svg = lines(chart);
+  for (const char* line : {">0 B<", ">256.00 MiB<", ">512.00 MiB<", ">768.00 MiB<", ">1.00 GiB<", ">1.25 GiB<"})
+    EXPECT_TRUE(has(svg, line)) << line << "\n" << svg;
+  EXPECT_EQ(count_of(svg, "iB</text>"), 5U) << svg;
 }
 
 TEST(LineChartTest, AMarkStandsOnItsStep) {

@@ -48,11 +48,9 @@ std::vector<Mark> marks_of(const ChipGroup& group, const std::vector<ChipPeak>& 
 
 /// Bytes at the peak by family; what no item has is padding.
 std::string chips_picture(const receipt::Memory& memory) {
-  std::set<std::string> families;
-  for (const ChipGroup& group : memory.planned)
-    for (const receipt::MemoryItem& item : group.items) families.insert(item.family);
+  const std::vector<std::string> families = families_of(memory);
   BarChart chart{.series = {}, .bars = {}, .text = bytes_text};
-  for (const std::string& family : families) chart.series.push_back(family.empty() ? "outside blocks" : family);
+  for (const std::string& family : families) chart.series.push_back(family_text(family));
   chart.series.push_back("padding");
   for (const ChipGroup& group : memory.planned) {
     if (chart.bars.size() == kMostBars) break;
@@ -85,16 +83,19 @@ void add_chips(Page& page, const std::vector<ChipGroup>& groups) {
 void add_worst_chip(Page& page, const ChipGroup& worst) {
   Table table{.headings = {"role", "family", ">bytes"}, .rows = {}};
   for (const receipt::MemoryItem& item : worst.items)
-    table.rows.push_back({item.role, item.family.empty() ? "outside blocks" : item.family, human_bytes(item.bytes)});
+    table.rows.push_back({item.role, family_text(item.family), human_bytes(item.bytes)});
   page.folded_table("The chip with the least free memory, by role and family: " + worst.place, table);
 }
 
-/// The sum of all families on top, then those that need the most at once.
-std::vector<Curve> curves_along_step(const std::vector<receipt::FamilyMemory>& families) {
+/// The sum of all families on top, then those that need the most at once. A family has the colour of its bars; the sum
+/// has that behind padding's.
+std::vector<Curve> curves_along_step(const receipt::Memory& memory) {
+  const std::vector<std::string> families = families_of(memory);
   std::vector<Curve> curves;
-  Curve all{.name = "all", .colour = Colour::blue, .points = {}};
-  for (const receipt::FamilyMemory& family : families) {
-    Curve curve{.name = family.family.empty() ? "outside blocks" : family.family, .points = {}};
+  Curve all{.name = "all", .colour = colour_of(families.size() + 1), .points = {}};
+  for (const receipt::FamilyMemory& family : memory.along_step) {
+    const auto place = static_cast<size_t>(std::ranges::find(families, family.family) - families.begin());
+    Curve curve{.name = family_text(family.family), .colour = colour_of(place), .points = {}};
     const auto parts = static_cast<double>(family.bytes.size());
     for (size_t part = 0; part < family.bytes.size(); ++part) {
       const double x = 100 * (static_cast<double>(part) + 0.5) / parts, y = bar_bytes(family.bytes[part]);
@@ -110,7 +111,6 @@ std::vector<Curve> curves_along_step(const std::vector<receipt::FamilyMemory>& f
   std::ranges::stable_sort(curves, std::ranges::greater{}, most);
   curves.insert(curves.begin(), std::move(all));
   curves.resize(std::min(curves.size(), kSeriesColours));
-  for (size_t i = 0; i < curves.size(); ++i) curves[i].colour = colour_of(i);
   return curves;
 }
 
@@ -120,7 +120,8 @@ void add_along_step(Page& page, const receipt::Memory& memory) {
                         .y_title = "bytes",
                         .x_text = [](double share) { return fmt::format("{:.0f}", share); },
                         .y_text = bytes_text,
-                        .curves = curves_along_step(memory.along_step)};
+                        .y_steps = Steps::binary,
+                        .curves = curves_along_step(memory)};
   page.figure(lines(chart), "Planned bytes along a step by family, of " + memory.planned.front().place +
                                 ": from its first node to the last, the update included.");
 }
@@ -139,6 +140,16 @@ void add_measured(Page& page, const std::vector<ChipPeak>& measured) {
 }  // namespace
 
 std::string bytes_text(double bytes) { return human_bytes(std::llround(bytes)); }
+
+std::vector<std::string> families_of(const receipt::Memory& memory) {
+  std::set<std::string> families;
+  for (const ChipGroup& group : memory.planned)
+    for (const receipt::MemoryItem& item : group.items) families.insert(item.family);
+  for (const receipt::FamilyMemory& family : memory.along_step) families.insert(family.family);
+  return {families.begin(), families.end()};
+}
+
+std::string family_text(const std::string& family) { return family.empty() ? "outside blocks" : family; }
 
 void add_memory(Page& page, const receipt::Memory& memory) {
   page.subheading("Memory by chip, family and time");

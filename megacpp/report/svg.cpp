@@ -147,8 +147,12 @@ std::string scatter(const ScatterChart& chart) {
   std::vector<double> across = numbers_of(chart, &Point::x);
   for (const Mark& mark : marks) across.push_back(mark.value);
   const Scale x(across, kLeft, kWidth - kMargin), y(numbers_of(chart, &Point::y), low, high);
-  text +=
-      grid({.x_title = chart.x_title, .y_title = chart.y_title, .x_text = chart.x_text, .y_text = chart.y_text}, x, y);
+  text += grid({.x_title = chart.x_title,
+                .y_title = chart.y_title,
+                .x_text = chart.x_text,
+                .y_text = chart.y_text,
+                .x_steps = chart.x_steps},
+               x, y);
   for (const Mark& mark : marks)
     text += vertical_mark(mark.label + " " + chart.x_text(mark.value), x.pixel(mark.value), y);
   text += frontier(chart, x, y);

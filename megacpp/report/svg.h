@@ -13,6 +13,10 @@ namespace megacpp::report {
 /// A number as people read it: "1.50 GiB", "12 ms".
 using NumberText = std::function<std::string(double)>;
 
+/// How far lines of a grid are from each other: 1, 2 or 5 times a power of ten, or a power of two, which is round in
+/// the units of bytes.
+enum class Steps { decimal, binary };
+
 /// Whether it can be drawn: a number, and none so large that a scale would overflow.
 bool is_drawn(double number);
 /// The number as a part of a bar: 0 for what is negative or cannot be drawn.
@@ -59,6 +63,7 @@ struct Series {
 struct ScatterChart {
   std::string x_title, y_title;
   NumberText x_text, y_text;
+  Steps x_steps = Steps::decimal;
   std::vector<Series> series = {};  // for the legend; empty: none
   std::vector<Point> points;
   // On x. One beyond four times the most of the points is left out: it would press them together.

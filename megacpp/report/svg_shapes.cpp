@@ -14,17 +14,18 @@ namespace {
 constexpr double kLetter = 6.8, kLegendLine = 22;
 
 /// Round distances for at most about `count` lines of a scale up to `most`.
-double round_step(double most, int count) {
+double round_step(double most, int count, Steps steps) {
   const double raw = most / count;
+  if (steps == Steps::binary) return std::exp2(std::ceil(std::log2(raw)));
   const double power = std::pow(10.0, std::floor(std::log10(raw)));
   for (const double factor : {1.0, 2.0, 5.0})
     if (factor * power >= raw) return factor * power;
   return 10 * power;
 }
 
-std::vector<double> round_numbers(const Scale& scale, double least_step) {
+std::vector<double> round_numbers(const Scale& scale, double least_step, Steps steps) {
   constexpr int kAbout = 6, kMost = 50;
-  const double step = std::max(round_step(scale.high - scale.low, kAbout), least_step);
+  const double step = std::max(round_step(scale.high - scale.low, kAbout, steps), least_step);
   const double first = std::ceil(scale.low / step);
   std::vector<double> numbers;
   for (int i = 0; i < kMost && (first + i) * step <= scale.high; ++i) numbers.push_back((first + i) * step);
@@ -95,10 +96,10 @@ Scale::Scale(const std::vector<double>& numbers, double at_low, double at_high, 
 
 std::string grid(const Axes& axes, const Scale& x, const Scale& y) {
   std::string text;
-  for (const double at : round_numbers(x, axes.least_step_x))
+  for (const double at : round_numbers(x, axes.least_step_x, axes.x_steps))
     text += draw(Line{x.pixel(at), y.pixel_low, x.pixel(at), y.pixel_high}, "axis") +
             draw({.x = x.pixel(at), .y = y.pixel_low + 16, .text = axes.x_text(at), .anchor = Anchor::middle}, "soft");
-  for (const double at : round_numbers(y, 0))
+  for (const double at : round_numbers(y, 0, axes.y_steps))
     text += draw(Line{x.pixel_low, y.pixel(at), x.pixel_high, y.pixel(at)}, "axis") +
             draw({.x = x.pixel_low - 6, .y = y.pixel(at) + 4, .text = axes.y_text(at), .anchor = Anchor::end}, "soft");
   text += draw({.x = x.pixel_high, .y = y.pixel_low + 34, .text = axes.x_title, .anchor = Anchor::end});

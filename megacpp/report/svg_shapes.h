@@ -63,6 +63,7 @@ struct Axes {
   std::string x_title, y_title;
   NumberText x_text, y_text;
   double least_step_x = 0;  // between two lines of the grid
+  Steps x_steps = Steps::decimal, y_steps = Steps::decimal;
 };
 /// Round numbers of both scales as lines, with the titles of the axes.
 std::string grid(const Axes& axes, const Scale& x, const Scale& y);

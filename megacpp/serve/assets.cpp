@@ -36,6 +36,9 @@ constexpr std::string_view kScript = R"js("use strict";
 
   function say(text) { if (state) state.textContent = text; }
 
+  // Of a run that has ended the page says so: the server tells when somebody goes on with it.
+  function sayLive() { say(document.querySelector("[data-ended]") ? "" : "live"); }
+
   function keyOf(element) { return element.value || element.getAttribute("href"); }
 
   // What a reader has ticked, and where the keyboard is, stays.
@@ -51,13 +54,14 @@ constexpr std::string_view kScript = R"js("use strict";
 
   function connect() {
     source = new EventSource(url);
-    source.onopen = () => say("live");
+    source.onopen = sayLive;
     source.addEventListener("update", (event) => {
       const parts = JSON.parse(event.data);
       for (const id of Object.keys(parts)) {
         const place = document.getElementById(id);
         if (place) replace(place, parts[id]);
       }
+      sayLive();
     });
     source.addEventListener("gone", () => { isGone = true; source.close(); say("this run is gone"); });
     source.onerror = () => {

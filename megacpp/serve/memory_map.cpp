@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "megacpp/memory/report.h"
+#include "megacpp/report/memory_section.h"
 #include "megacpp/report/svg.h"
 #include "megacpp/serve/page.h"
 
@@ -20,27 +23,31 @@ using receipt::MemoryItem;
 
 using PartOf = std::function<std::string(const MemoryItem&)>;
 
-std::string bytes_text(double bytes) { return memory::human_bytes(static_cast<int64_t>(bytes)); }
-
 std::string bytes_or_dash(const std::optional<int64_t>& bytes) { return bytes ? memory::human_bytes(*bytes) : "-"; }
 
-std::string family_of(const MemoryItem& item) { return item.family.empty() ? "outside blocks" : item.family; }
+std::string family_of(const MemoryItem& item) { return report::family_text(item.family); }
 
 std::string group_label(const ChipGroup& group) {
   return group.chips > 1 ? fmt::format("{} and {} alike", group.place, group.chips - 1) : group.place;
 }
 
-/// The distinct parts of all chips, in the order in which they first appear.
-std::vector<std::string> parts_of(const std::vector<ChipGroup>& groups, const PartOf& part_of) {
-  std::vector<std::string> parts;
+/// The distinct roles on all chips, in the order in which they first appear.
+std::vector<std::string> roles_of(const std::vector<ChipGroup>& groups) {
+  std::vector<std::string> roles;
   for (const ChipGroup& group : groups)
     for (const MemoryItem& item : group.items)
-      if (std::ranges::find(parts, part_of(item)) == parts.end()) parts.push_back(part_of(item));
-  return parts;
+      if (std::ranges::find(roles, item.role) == roles.end()) roles.push_back(item.role);
+  return roles;
 }
 
-std::string chip_bars(const std::vector<ChipGroup>& groups, const PartOf& part_of) {
-  report::BarChart chart{.series = parts_of(groups, part_of), .bars = {}, .text = bytes_text};
+std::vector<std::string> family_texts(const receipt::Memory& memory) {
+  std::vector<std::string> texts;
+  for (const std::string& family : report::families_of(memory)) texts.push_back(report::family_text(family));
+  return texts;
+}
+
+std::string chip_bars(const std::vector<ChipGroup>& groups, std::vector<std::string> parts, const PartOf& part_of) {
+  report::BarChart chart{.series = std::move(parts), .bars = {}, .text = report::bytes_text};
   for (const ChipGroup& group : groups) {
     report::Bar bar{.label = group_label(group), .values = std::vector<double>(chart.series.size(), 0)};
     for (const MemoryItem& item : group.items) {
@@ -60,9 +67,9 @@ std::string planned_html(const receipt::Memory& memory) {
   if (all > kMostBars) groups.resize(kMostBars);
   const std::string which =
       all > kMostBars ? fmt::format("; the {} of {} kinds of chips with the least free bytes", kMostBars, all) : "";
-  return figure(chip_bars(groups, [](const MemoryItem& item) { return item.role; }),
+  return figure(chip_bars(groups, roles_of(groups), [](const MemoryItem& item) { return item.role; }),
                 "planned bytes at the peak of each chip by role, the worst first" + which) +
-         figure(chip_bars(groups, family_of), "the same by family of blocks");
+         figure(chip_bars(groups, family_texts(memory), family_of), "the same by family of blocks");
 }
 
 std::string measured_html(const receipt::Memory& memory) {

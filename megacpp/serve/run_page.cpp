@@ -37,11 +37,13 @@ std::string state_banner(const Receipt& receipt) {
   return text;
 }
 
+/// The script of the page looks for data-ended (assets.h).
 std::string steps_html(const receipt::Ending& ending) {
   return fmt::format(
-      "<p><label>{0} of {1} steps <progress max=\"{2}\" value=\"{3}\">{0} of {1}</progress></label></p>\n",
+      "<p{4}><label>{0} of {1} steps <progress max=\"{2}\" value=\"{3}\">{0} of {1}</progress></label></p>\n",
       ending.steps, ending.requested_steps, std::max<int64_t>(1, ending.requested_steps),
-      std::clamp<int64_t>(ending.steps, 0, std::max<int64_t>(1, ending.requested_steps)));
+      std::clamp<int64_t>(ending.steps, 0, std::max<int64_t>(1, ending.requested_steps)),
+      ending.kind == EndingKind::running ? "" : " data-ended=\"\"");
 }
 
 /// At the speed of the last log; empty for a run that has ended.

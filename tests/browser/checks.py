@@ -155,6 +155,7 @@ def live_update(room):
             require(page.evaluate("document.querySelectorAll('#charts polyline').length") >= 2, "no lines in the charts")
             live.kill()
             page.wait_for("document.querySelector('#progress').innerText.includes('killed')", "the word killed")
+            page.wait_for("document.querySelector('#live').innerText === ''", "no word that a killed run is live")
             require(page.evaluate("window.stays") == 1, "the page was loaded again instead of being pushed to")
             require_no_errors(page, "a live run")
             shutil.rmtree(runs / "live")
