@@ -22,7 +22,7 @@
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/compare/launches.h"
-#include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/sweep/probe.h"
 #include "megacpp/sweep/trial_runner.h"
 

@@ -17,7 +17,7 @@
 #include "megacpp/cli/progress_line.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/launch/build.h"
-#include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/lineage/lock_file.h"
 
 namespace megacpp::cli {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,7 @@
 #include "megacpp/train/step_log.h"
 #include "tests/support/clean_receipt.h"
 #include "tests/support/command_line.h"
+#include "tests/support/environment.h"
 #include "tests/support/seeded_receipts.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/text.h"
@@ -64,6 +66,17 @@ TEST_F(ReportCommandTest, ConfoundedRunsAreAPageWithoutAWinner) {
   EXPECT_EQ(json["comparisons"][0]["differences"]["axes"].size(), 2U);
   EXPECT_TRUE(json["comparisons"][0]["effect"].is_null());
   EXPECT_TRUE(has(base::read_file(out_), "Confounded: no winner"));
+}
+
+TEST_F(ReportCommandTest, WithoutRunsItSaysWhereToLookForThem) {
+  const testing_support::Variable runs("MEGACPP_RUNS", (folder_ / "none").string());
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"report", "latest", "--out", out_}, {"receipt", "show", "latest"}}) {
+    const auto result = run_command(words);
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_TRUE(has(result.err, "error E1206") && has(result.err, "got:    no runs here\n")) << result.err;
+    EXPECT_TRUE(has(result.err, "set MEGACPP_RUNS to the folder that has your runs")) << result.err;
+  }
 }
 
 TEST_F(ReportCommandTest, WhatCannotBeReadIsNamedAndTheRestWritten) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -16,9 +18,11 @@
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/runs_words.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/receipt/store.h"
 #include "megacpp/receipt/text.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/sweep/sweep_file.h"
 
 namespace megacpp::cli {
 namespace {
@@ -107,27 +111,67 @@ std::string done_text(const Json& run) {
   return fmt::format("{}/{}", done, run.at("steps").get<int64_t>());
 }
 
+std::string error_row_text(const std::string& name, const Json& error) {
+  return fmt::format("{:<50} error {} {}: {}\n", name, error.at("code").get<std::string>(),
+                     error.at("where").get<std::string>(), error.at("got").get<std::string>());
+}
+
 std::string row_text(const Json& run) {
   const auto name = run.at("run").get<std::string>();
-  if (const Json* const error = base::find_member(run, "error"))
-    return fmt::format("{:<50} error {} {}: {}\n", name, error->at("code").get<std::string>(),
-                       error->at("where").get<std::string>(), error->at("got").get<std::string>());
+  if (const Json* const error = base::find_member(run, "error")) return error_row_text(name, *error);
   return fmt::format("{:<50} {:>13} steps  loss {:>8}  {}{}\n", name, done_text(run), loss_text(run.at("last")),
                      run.at("latest").is_null() ? "no checkpoint" : run.at("latest").get<std::string>(),
                      run.at("running").get<bool>() ? ", running" : ", " + ending_text(run));
 }
 
+/// What a sweep varies, and how far it is; one that cannot be read hides no other.
+Json sweep_json_or_error(const std::filesystem::path& folder) {
+  try {
+    const sweep::Sweep sweep = sweep::read_sweep(folder).value();
+    return {{"sweep", folder.string()},
+            {"axis", sweep::to_text(sweep.axis)},
+            {"progress", sweep::progress_text(sweep)},
+            {"done", sweep.trials.size()},
+            {"left", sweep::runs_left(sweep)}};
+  } catch (const base::Error& error) {
+    return {{"sweep", folder.string()}, {"error", error_json(error)}};
+  }
+}
+
+std::string sweep_row_text(const Json& sweep) {
+  const auto name = sweep.at("sweep").get<std::string>();
+  if (const Json* const error = base::find_member(sweep, "error")) return error_row_text(name, *error);
+  return fmt::format("{:<50} sweep of {}, {}\n", name, sweep.at("axis").get<std::string>(),
+                     sweep.at("progress").get<std::string>());
+}
+
+/// Each sweep stands above its runs.
+void print_rows(const Json& runs, const Json& sweeps) {
+  std::map<std::filesystem::path, const Json*> by_folder;  // where its runs are
+  for (const Json& sweep : sweeps) by_folder[launch::runs_of_sweep(sweep.at("sweep").get<std::string>())] = &sweep;
+  for (const Json& run : runs) {
+    const auto sweep = by_folder.find(std::filesystem::path(run.at("run").get<std::string>()).parent_path());
+    if (sweep != by_folder.end() && sweep->second != nullptr)
+      print_out("{}", sweep_row_text(*std::exchange(sweep->second, nullptr)));
+    print_out("{}", row_text(run));
+  }
+  for (const auto& [folder, sweep] : by_folder)
+    if (sweep != nullptr) print_out("{}", sweep_row_text(*sweep));
+}
+
 int list_runs(const RunsFlags& flags) {
   const std::filesystem::path folder =
       flags.folder.empty() ? launch::runs_folder() : std::filesystem::path(flags.folder);
-  Json runs = Json::array();
+  Json runs = Json::array(), sweeps = Json::array();
   for (const std::filesystem::path& run : launch::runs_in(folder)) runs.push_back(run_json_or_error(run));
+  for (const std::filesystem::path& sweep : launch::sweeps_in(folder)) sweeps.push_back(sweep_json_or_error(sweep));
   if (flags.json) {
-    print_json({{"folder", folder.string()}, {"runs", runs}});
+    print_json({{"folder", folder.string()}, {"runs", runs}, {"sweeps", sweeps}});
     return 0;
   }
-  if (runs.empty()) print_err("no runs in {}\n", folder.string());
-  for (const Json& run : runs) print_out("{}", row_text(run));
+  if (runs.empty() && sweeps.empty())
+    print_err("no runs in {}; name another folder, or set MEGACPP_RUNS to it\n", folder.string());
+  print_rows(runs, sweeps);
   return 0;
 }
 

@@ -16,7 +16,7 @@
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/http/access.h"
-#include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/serve/server.h"
 
 namespace megacpp::cli {
@@ -52,6 +52,7 @@ int serve_folder(const ServeFlags& flags, const std::filesystem::path& folder) {
   print_out("{}\n", server.url());
   flush_output();
   print_err("serving the runs in {}; Ctrl-C stops\n", folder.string());
+  if (launch::runs_in(folder).empty()) print_err("no runs here yet; --runs or MEGACPP_RUNS names another folder\n");
   while (!stop.has_come()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   return base::kInterruptedStatus;
 }

@@ -61,6 +61,7 @@ TEST(ServeCommandTest, ServesUntilItIsStopped) {
       {.words = {"serve", "--port", "0", "--runs", folder.path().string()}, .out = out, .once_started = stop});
   EXPECT_EQ(ending.status, base::kInterruptedStatus) << ending.err;
   EXPECT_TRUE(has(ending.out, "http://127.0.0.1:")) << ending.out;
+  EXPECT_TRUE(has(ending.err, "no runs here yet; --runs or MEGACPP_RUNS names another folder")) << ending.err;
 }
 
 TEST(ServeCommandTest, WithoutItsLibraryItSaysWhatToInstall) {

@@ -35,6 +35,7 @@ class StopTest : public testing::Test {
   struct Signals {
     std::vector<int> signals;
     milliseconds pause{0};  // between them
+    double busy = 0;        // seconds of the processor that it has had since the mark
   };
 
   /// Trains for ever.
@@ -59,6 +60,9 @@ class StopTest : public testing::Test {
         return mark.empty() ? testing_support::handles_signal(pid, SIGUSR1) : has(base::read_file(err), mark);
       };
       for (int i = 0; i < 30'000 && !is_ready(); ++i) std::this_thread::sleep_for(milliseconds(2));
+      const double at_mark = testing_support::processor_seconds(pid);
+      for (int i = 0; i < 30'000 && testing_support::processor_seconds(pid) < at_mark + sent.busy; ++i)
+        std::this_thread::sleep_for(milliseconds(2));
       sent_ = std::chrono::steady_clock::now();
       for (size_t i = 0; i < sent.signals.size(); ++i) {
         if (i > 0) std::this_thread::sleep_for(sent.pause);
@@ -120,8 +124,9 @@ TEST_F(StopTest, TwoSignalsAtOnceAreOne) {
 
 // Step 0 takes many seconds, all in one micro-step.
 TEST_F(StopTest, ASecondSignalAfterASecondStopsAtOnce) {
-  const Ending ending = stopped({"train.batch=64", "train.sequence=2048"}, "start      ",
-                                {.signals = {SIGINT, SIGTERM}, .pause = base::kOneRequest + milliseconds(100)});
+  const Ending ending =
+      stopped({"train.batch=64", "train.sequence=2048"}, "start      ",
+              {.signals = {SIGINT, SIGTERM}, .pause = base::kOneRequest + milliseconds(100), .busy = 0.3});
   EXPECT_EQ(ending.status, base::kInterruptedStatus);
   EXPECT_FALSE(has(ending.err, "stopped after")) << ending.err;
   EXPECT_EQ(ending.out, "");

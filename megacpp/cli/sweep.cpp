@@ -18,7 +18,7 @@
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/sweep_report.h"
-#include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/sweep/sweep_result.h"
 #include "megacpp/sweep/trial_runner.h"
 

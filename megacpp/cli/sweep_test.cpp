@@ -33,6 +33,17 @@ TEST(SweepCommandTest, EveryValueIsTrainedAndASecondCallRunsNothing) {
   EXPECT_EQ(values[1]["errors"].size(), 1U) << first.out;
   EXPECT_NE(values[1]["errors"][0].get<std::string>().find("E1402"), std::string::npos) << first.out;
   EXPECT_TRUE(base::exists(folder / "sweep" / "plot.svg"));
+  const auto listed = testing_support::run_command({"runs", "list", folder.path().string(), "--json"});
+  const Json list = Json::parse(listed.out);
+  ASSERT_EQ(list["sweeps"].size(), 1U) << listed.out;
+  EXPECT_EQ(list["sweeps"][0]["sweep"], at);
+  EXPECT_EQ(list["sweeps"][0]["axis"], "layout.tensor_parallel=1,3");
+  EXPECT_EQ(list["sweeps"][0]["done"], 2);
+  EXPECT_EQ(list["sweeps"][0]["left"], 0);
+  ASSERT_EQ(list["runs"].size(), 1U) << listed.out;
+  EXPECT_EQ(list["runs"][0]["run"], at + "/runs/1-1-1");
+  const std::string rows = testing_support::run_command({"runs", "list", folder.path().string()}).out;
+  EXPECT_LT(rows.find("sweep of layout.tensor_parallel=1,3, 2 runs\n" + at + "/runs/1-1-1 "), rows.size()) << rows;
   const auto again = testing_support::run_child({.words = tiny_sweep("layout.tensor_parallel=1,3", at)});
   EXPECT_EQ(again.err.find("layout.tensor_parallel=1, repeat 1"), std::string::npos) << again.err;
 }

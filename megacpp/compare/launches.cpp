@@ -7,7 +7,7 @@
 
 #include "megacpp/base/path.h"
 #include "megacpp/compare/repeats.h"
-#include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/receipt/store.h"
 
 namespace megacpp::compare {
@@ -21,8 +21,9 @@ bool is_launch(const std::filesystem::path& folder) {
 std::vector<std::string> launches_in(const std::filesystem::path& folder) {
   std::vector<std::string> launches;
   std::error_code ignored;
-  for (const std::filesystem::path& entry : base::list_folder(folder))
-    if (!std::filesystem::is_symlink(entry, ignored) && is_launch(entry)) launches.push_back(entry.string());
+  for (const std::filesystem::path& each : launch::folders_of_runs(folder))
+    for (const std::filesystem::path& entry : base::list_folder(each))
+      if (!std::filesystem::is_symlink(entry, ignored) && is_launch(entry)) launches.push_back(entry.string());
   return launches;
 }
 

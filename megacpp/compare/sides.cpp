@@ -9,7 +9,7 @@
 #include "megacpp/base/path.h"
 #include "megacpp/compare/differences.h"
 #include "megacpp/compare/repeats.h"
-#include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/receipt/store.h"
 
 namespace megacpp::compare {

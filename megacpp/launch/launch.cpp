@@ -17,6 +17,7 @@
 #include "megacpp/launch/remember.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/launch/run_inputs.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/lineage/check.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/block_loops.h"

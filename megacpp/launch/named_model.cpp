@@ -11,6 +11,7 @@
 #include "megacpp/checkpoint/hf_folder.h"
 #include "megacpp/checkpoint/manifest.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/recipe/parse.h"
 
 namespace megacpp::launch {

@@ -18,6 +18,7 @@
 #include "megacpp/checkpoint/manifest.h"
 #include "megacpp/fit/ladder.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/launch/start_watch.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/print.h"

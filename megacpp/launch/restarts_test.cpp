@@ -19,6 +19,7 @@
 #include "megacpp/checkpoint/writer.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/print.h"

@@ -16,13 +16,13 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
 #include "megacpp/base/path.h"
 #include "megacpp/base/utc_time.h"
 #include "megacpp/checkpoint/manifest.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/lineage/lock_file.h"
 #include "megacpp/train/step_log.h"
 
@@ -38,13 +38,12 @@ constexpr int kMaxNames = 1000;  // of runs that begin in the same second
               {.where = where.string(), .got = std::move(got), .wanted = std::move(wanted), .next = std::move(next)});
 }
 
-void require_run(const std::filesystem::path& folder) {
-  if (!is_run(folder)) refuse_run(folder, "no recipe.yaml", "a run directory", "see: megacpp runs list");
+std::string why_no_run(const std::filesystem::path& folder) {
+  return is_sweep(folder) ? "a sweep, whose runs are in " + runs_of_sweep(folder).string() : "no recipe.yaml";
 }
 
-/// "latest" is the link in runs_folder().
-std::filesystem::path path_named(const std::string& named) {
-  return named == "latest" ? runs_folder() / "latest" : std::filesystem::path(named);
+void require_run(const std::filesystem::path& folder) {
+  if (!is_run(folder)) refuse_run(folder, why_no_run(folder), "a run directory", "see: megacpp runs list");
 }
 
 /// The lock belongs to the open file: the system drops it when the process ends.
@@ -192,21 +191,11 @@ base::Decision RunDirectory::log(const train::StepReport& report) {
   return error == 0 ? base::Decision::yes() : base::Decision::no(std::strerror(error));
 }
 
-std::filesystem::path runs_folder() {
-  const std::string named = base::environment_variable("MEGACPP_RUNS");
-  return named.empty() ? "runs" : named;
-}
-
 std::filesystem::path recipe_file_of(const std::filesystem::path& run) { return run / "recipe.yaml"; }
 
 std::filesystem::path first_recipe_file_of(const std::filesystem::path& run) { return run / "first_recipe.yaml"; }
 
 checkpoint::Store checkpoints_of(const std::filesystem::path& run) { return checkpoint::Store(run / "checkpoints"); }
-
-bool is_run(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(recipe_file_of(folder), ignored);
-}
 
 FoundCheckpoint find_checkpoint(const std::string& named) {
   const std::filesystem::path path = path_named(named);
@@ -218,7 +207,8 @@ FoundCheckpoint find_checkpoint(const std::string& named) {
     return {.checkpoint = checkpoint, .run = is_in_run ? run : std::filesystem::path()};
   }
   if (!is_run(path))
-    refuse_run(path, fmt::format("neither recipe.yaml nor {}", checkpoint::kManifestFile),
+    refuse_run(path,
+               is_sweep(path) ? why_no_run(path) : fmt::format("neither recipe.yaml nor {}", checkpoint::kManifestFile),
                "a run directory or a checkpoint", "see: megacpp runs list");
   const std::filesystem::path run = base::canonical(path);
   const checkpoint::Store store = checkpoints_of(run);
@@ -245,14 +235,6 @@ std::filesystem::path find_run(const std::string& named) {
   return run;
 }
 
-std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> runs;
-  std::error_code ignored;
-  for (const std::filesystem::path& entry : base::list_folder(folder))
-    if (!std::filesystem::is_symlink(entry, ignored) && is_run(entry)) runs.push_back(entry);
-  return runs;
-}
-
 void refuse_run_in_use(const std::filesystem::path& folder, std::chrono::seconds waited) {
   const std::string time = waited.count() > 0 ? fmt::format(", after a wait of {} s", waited.count()) : "";
   base::raise(base::Code::E3003, {.where = folder.string(),
@@ -262,6 +244,7 @@ void refuse_run_in_use(const std::filesystem::path& folder, std::chrono::seconds
 }
 
 void refuse_existing_run(const std::filesystem::path& folder) {
+  if (is_sweep(folder)) refuse_run(folder, "a sweep", "a folder without one", "give another --run-dir");
   if (is_run(folder))
     refuse_run(folder, "a run", "a folder without one",
                fmt::format("go on with it: megacpp train --resume {}, or give another --run-dir", folder.string()));

@@ -62,9 +62,6 @@ class RunDirectory {
   bool has_half_line_ = false;  // at the end of the log
 };
 
-/// "runs" in the current folder, or what MEGACPP_RUNS names.
-std::filesystem::path runs_folder();
-
 /// Where a checkpoint is that a user names.
 struct FoundCheckpoint {
   std::filesystem::path checkpoint;
@@ -80,10 +77,7 @@ FoundCheckpoint find_resume_point(const std::string& named);
 /// The run that a user names: its directory, or "latest" for the one that was started last. E1206 where there is none.
 std::filesystem::path find_run(const std::string& named);
 
-/// Run directories in a folder, by name.
-std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder);
-bool is_run(const std::filesystem::path& folder);
-/// E1206 where the folder holds a run: a new one takes no other's place.
+/// E1206 where the folder holds a run or a sweep: a new run takes no other's place.
 void refuse_existing_run(const std::filesystem::path& folder);
 /// E3003. `waited`: for it to be free, so far.
 [[noreturn]] void refuse_run_in_use(const std::filesystem::path& folder, std::chrono::seconds waited = {});

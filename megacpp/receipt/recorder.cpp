@@ -8,7 +8,7 @@
 #include "megacpp/base/path.h"
 #include "megacpp/base/stopwatch.h"
 #include "megacpp/base/utc_time.h"
-#include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/receipt/steps.h"
 #include "megacpp/receipt/store.h"
 #include "megacpp/receipt/text.h"

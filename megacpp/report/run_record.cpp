@@ -9,7 +9,7 @@
 
 #include "megacpp/base/path.h"
 #include "megacpp/compare/sides.h"
-#include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/receipt/store.h"
 #include "megacpp/train/step_log.h"
 
@@ -93,11 +93,9 @@ std::vector<RunRecord> read_runs(const std::vector<std::string>& named,
                                  const std::function<void(const std::filesystem::path&)>& on_run) {
   std::vector<RunRecord> runs;
   for (const std::string& name : named) {
-    const std::filesystem::path path =
-        name == "latest" ? launch::runs_folder() / "latest" : std::filesystem::path(name);
-    std::vector<std::filesystem::path> found = {path};
-    RunRecord unread{.name = name, .path = path};
-    read_or_note(unread, [&] { found = compare::runs_at(path); });
+    std::vector<std::filesystem::path> found;
+    RunRecord unread{.name = name, .path = name};
+    read_or_note(unread, [&] { found = compare::runs_at(launch::path_named(name)); });
     if (!unread.problems.empty()) {
       runs.push_back(std::move(unread));
       continue;

@@ -114,6 +114,22 @@ TEST_F(AnswerTest, TheListIsFilteredAndPaged) {
   EXPECT_EQ(testing_support::unbalanced_tag(hostile), "");
 }
 
+TEST_F(AnswerTest, ASweepStandsAboveItsRuns) {
+  write_run(folder_ / "s" / "runs", seeded_receipt({.name = "1-2-1"}));
+  base::write_file_atomically(folder_ / "s" / "recipe.yaml", "name: x\n");
+  base::write_file_atomically(folder_ / "s" / "sweep.json",
+                              R"({"axis": "train.batch", "values": ["2", "4"], "repeats": 1, "trials": []})");
+  const std::string page = get("/").body;
+  EXPECT_TRUE(has(page, "1 of 1 runs")) << "a sweep is none: " << page;
+  const size_t sweep = page.find("train.batch=2,4"), run = page.find("href=\"/runs/s%2Fruns%2F1-2-1\"");
+  EXPECT_LT(sweep, run) << page;
+  EXPECT_LT(run, page.size()) << page;
+  EXPECT_TRUE(has(get("/runs/s%2Fruns%2F1-2-1").body, "205 of 205 steps"));
+  EXPECT_EQ(get("/runs/s").status, 404);
+  std::filesystem::remove_all(folder_ / "s" / "runs");
+  EXPECT_TRUE(has(get("/").body, "train.batch=2,4")) << "one that has no runs yet";
+}
+
 TEST_F(AnswerTest, ARunHasItsChartsItsMemoryAndItsAnswers) {
   write_two_runs();
   const std::string page = get("/runs/a").body;
@@ -129,9 +145,12 @@ TEST_F(AnswerTest, ARunHasItsChartsItsMemoryAndItsAnswers) {
 TEST_F(AnswerTest, ARunThatGoesOnSaysHowLongItTakes) {
   write_run(folder_.path(), testing_support::unended(seeded_receipt({.name = "a"})), 5);
   EXPECT_TRUE(has(get("/runs/a").body, "killed, not comparable")) << get("/runs/a").body;
+  EXPECT_TRUE(has(get("/runs/a").body, "<p data-ended=\"\">")) << "nothing of it is live: " << get("/runs/a").body;
+  EXPECT_TRUE(has(get("/app.js").body, "[data-ended]"));
   const launch::RunDirectory owner = launch::RunDirectory::open(folder_ / "a");
   const std::string page = get("/runs/a").body;
   EXPECT_TRUE(has(page, "running") && has(page, "step 5, loss 5.46") && has(page, " left</p>")) << page;
+  EXPECT_FALSE(has(page, "data-ended")) << page;
 }
 
 TEST_F(AnswerTest, AComparisonNamesItsResultOrRefuses) {

@@ -53,6 +53,31 @@ std::vector<std::string> row_of(const RunSummary& run) {
           shown(run.verdict)};
 }
 
+/// A row above those of its runs.
+std::vector<std::string> row_of(const SweepSummary& sweep) {
+  const std::string state =
+      sweep.problem.empty() ? "sweep" : "<span class=\"problem\">" + shown(sweep.problem) + "</span>";
+  return {"", shown(sweep.name), state, "", "", "", sweep.progress, "", "", shown(sweep.axis)};
+}
+
+bool has_runs(const SweepSummary& sweep, const RunList& list) {
+  return std::ranges::any_of(list.runs, [&](const RunSummary& run) { return run.sweep == sweep.name; });
+}
+
+/// One that has no runs yet stands above all.
+void add_sweeps_without_runs(const RunList& list, const ListQuery& query, HtmlTable& table) {
+  if (!query.text.empty() || !query.ending.empty() || query.page > 1) return;
+  for (const SweepSummary& sweep : list.sweeps)
+    if (!has_runs(sweep, list)) table.rows.push_back(row_of(sweep));
+}
+
+void add_row(const RunSummary& run, const RunSummary* before, const RunList& list, HtmlTable& table) {
+  if (!run.sweep.empty() && (before == nullptr || before->sweep != run.sweep))
+    for (const SweepSummary& sweep : list.sweeps)
+      if (sweep.name == run.sweep) table.rows.push_back(row_of(sweep));
+  table.rows.push_back(row_of(run));
+}
+
 std::string page_link(ListQuery query, size_t page, const char* label) {
   query.page = page;
   return fmt::format("<a href=\"/?{}\">{}</a> ", shown(to_text(query)), label);
@@ -76,7 +101,8 @@ std::string empty_html(const std::filesystem::path& folder) {
   return banner(fmt::format("There are no runs in {} yet.", folder.string()), Tone::plain) +
          paragraph("A training leaves one, and this page shows it as soon as it starts:") +
          "<pre>megacpp train recipes/nam56r-tiny.yaml</pre>\n" +
-         paragraph("Runs that are elsewhere are shown by: megacpp serve --runs DIR");
+         paragraph(
+             "Runs that are elsewhere are shown by: megacpp serve --runs DIR, or with their folder in MEGACPP_RUNS.");
 }
 
 }  // namespace
@@ -105,8 +131,10 @@ std::string runs_html(const RunList& list, const ListQuery& query) {
       .caption = fmt::format("{} of {} runs{}", found.size(), list.runs.size(),
                              list.unread > 0 ? fmt::format(", {} not read yet", list.unread) : ""),
       .headings = {"", "run", "state", "started", "model", "topology", ">steps", ">loss", ">tokens/s", "verdict"}};
-  for (size_t i = (page - 1) * kRunsOnAPage; i < std::min(found.size(), page * kRunsOnAPage); ++i)
-    table.rows.push_back(row_of(*found[i]));
+  add_sweeps_without_runs(list, query, table);
+  const size_t first = (page - 1) * kRunsOnAPage;
+  for (size_t i = first; i < std::min(found.size(), first + kRunsOnAPage); ++i)
+    add_row(*found[i], i == first ? nullptr : found[i - 1], list, table);
   std::string text = to_html(table);
   if (pages > 1) text += fmt::format("<p>page {} of {} ", page, pages);
   if (page > 1) text += page_link(query, page - 1, "newer");
@@ -118,7 +146,7 @@ Page list_page(const RunList& list, const ListQuery& query, const std::filesyste
   Page page{.title = "Runs", .path = "/", .body = ""};
   page.events = fmt::format("/events?{}&stamp={}", to_text(query), list.stamp);
   page.body = filter_html(query) + "<form action=\"/compare\" method=\"get\">\n<div id=\"runs\">\n" +
-              (list.runs.empty() ? empty_html(folder) : runs_html(list, query)) +
+              (list.runs.empty() && list.sweeps.empty() ? empty_html(folder) : runs_html(list, query)) +
               "</div>\n<button type=\"submit\">Compare those ticked</button>\n</form>\n";
   return page;
 }

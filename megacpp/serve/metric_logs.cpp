@@ -19,24 +19,23 @@ MetricFamily count_of_runs(std::string name, std::string help, size_t count) {
 }  // namespace
 
 // Each log gets its part of the bytes, so that one very long log keeps no other from being read.
-bool MetricLogs::follow(Followed& run, const std::filesystem::path& path) {
+bool MetricLogs::follow(Followed& run, const NamedRun& from) {
   const LogTail::Reader reader{
-      .restart = [&] { run.metrics = metrics::RunMetrics(path.filename().string()); },
+      .restart = [&] { run.metrics = metrics::RunMetrics(from.name); },
       .add = [&](const train::StepReport& report) { run.metrics.add(report); },
   };
-  return run.tail.follow(path / "log.jsonl", reader, kMostMetricBytes / kMostMetricRuns);
+  return run.tail.follow(from.path / "log.jsonl", reader, kMostMetricBytes / kMostMetricRuns);
 }
 
-std::vector<MetricFamily> MetricLogs::families(const std::vector<std::filesystem::path>& runs) {
+std::vector<MetricFamily> MetricLogs::families(const std::vector<NamedRun>& runs) {
   const std::lock_guard lock(mutex_);
   std::set<std::string> names;
   std::vector<const metrics::RunMetrics*> read;
-  for (const std::filesystem::path& path : runs) {
+  for (const NamedRun& named : runs) {
     if (names.size() == kMostMetricRuns) break;
-    const std::string name = path.filename().string();
-    names.insert(name);
-    Followed& run = runs_.try_emplace(name, name).first->second;
-    if (follow(run, path)) read.push_back(&run.metrics);
+    names.insert(named.name);
+    Followed& run = runs_.try_emplace(named.name, named.name).first->second;
+    if (follow(run, named)) read.push_back(&run.metrics);
   }
   std::erase_if(runs_, [&](const auto& entry) { return !names.contains(entry.first); });
   std::vector<MetricFamily> families = metrics::families_of(read);

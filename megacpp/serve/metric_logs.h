@@ -21,11 +21,16 @@ inline constexpr size_t kMostMetricRuns = 64;
 /// Of logs, that one answer reads; the next one goes on.
 inline constexpr size_t kMostMetricBytes = size_t{64} << 20;
 
+struct NamedRun {
+  std::string name;  // as its samples have it
+  std::filesystem::path path;
+};
+
 class MetricLogs {
  public:
-  /// `runs`: directories, the one that logged last first. A run whose log is not read to its end yet has no samples:
+  /// `runs`: the one that logged last first. A run whose log is not read to its end yet has no samples:
   /// its sums would be too small.
-  std::vector<metrics::MetricFamily> families(const std::vector<std::filesystem::path>& runs);
+  std::vector<metrics::MetricFamily> families(const std::vector<NamedRun>& runs);
 
  private:
   struct Followed {
@@ -35,7 +40,7 @@ class MetricLogs {
     metrics::RunMetrics metrics;
   };
   /// Whether it is read to its end.
-  static bool follow(Followed& run, const std::filesystem::path& path);
+  static bool follow(Followed& run, const NamedRun& from);
 
   std::mutex mutex_;
   std::map<std::string, Followed> runs_;  // by name

@@ -3,14 +3,19 @@
 
 #include <algorithm>
 #include <set>
+#include <system_error>
+#include <tuple>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/hash.h"
 #include "megacpp/base/path.h"
-#include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/receipt/store.h"
 #include "megacpp/receipt/text.h"
+#include "megacpp/sweep/sweep_file.h"
 
 namespace megacpp::serve {
 namespace {
@@ -25,11 +30,25 @@ struct FoundRun {
   RunFiles files;
 };
 
-/// The one started last first.
+/// That the run at `path` is one of; empty: none.
+std::filesystem::path sweep_of(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  return path.lexically_relative(folder).has_parent_path() ? path.parent_path().parent_path() : std::filesystem::path();
+}
+
+/// The one started last first; those of a sweep stand together, where the last of them would stand alone.
 std::vector<FoundRun> runs_by_start(const std::filesystem::path& folder) {
   std::vector<FoundRun> runs;
-  for (const std::filesystem::path& path : launch::runs_in(folder)) runs.push_back({path, look_at(path)});
-  std::ranges::stable_sort(runs, std::ranges::greater(), [](const FoundRun& run) { return run.files.started; });
+  std::map<std::filesystem::path, int64_t> last_start;  // of the runs in each sweep
+  for (const std::filesystem::path& path : launch::runs_in(folder)) {
+    runs.push_back({path, look_at(path)});
+    int64_t& last = last_start[sweep_of(path, folder)];
+    last = std::max(last, runs.back().files.started);
+  }
+  std::ranges::stable_sort(runs, std::ranges::greater(), [&](const FoundRun& run) {
+    const std::filesystem::path sweep = sweep_of(run.path, folder);
+    const int64_t of_group = sweep.empty() ? run.files.started : last_start.at(sweep);
+    return std::tuple(of_group, sweep, run.files.started);
+  });
   return runs;
 }
 
@@ -49,7 +68,7 @@ void add_last_report(RunSummary& summary, const std::filesystem::path& run) {
 }
 
 RunSummary summary_of(const std::filesystem::path& run, const Receipt& receipt) {
-  RunSummary summary{.name = run.filename().string(), .is_read = true};
+  RunSummary summary{.is_read = true};
   summary.ending = receipt.ending.kind;
   summary.started_at = receipt.ending.started_at;
   summary.model = receipt.header.model.name;
@@ -76,16 +95,33 @@ Receipt outline_of(const Receipt& receipt, const RunSummary& summary) {
   return outline;
 }
 
-RunSummary unreadable(const std::filesystem::path& run, std::string why) {
-  return {.name = run.filename().string(), .is_read = true, .problem = std::move(why)};
-}
+RunSummary unreadable(std::string why) { return {.is_read = true, .problem = std::move(why)}; }
 
 std::string live_stamp(const std::filesystem::path& run, const RunFiles& files) {
   return files.stamp + (is_live(run) ? "-live" : "");
 }
 
+SweepSummary summary_of_sweep(const std::filesystem::path& folder, std::string name) {
+  SweepSummary summary{.name = std::move(name)};
+  try {
+    const std::filesystem::path file = folder / launch::kSweepFile;
+    std::error_code ignored;
+    if (std::filesystem::is_symlink(file, ignored)) {
+      summary.problem = fmt::format("{} is no regular file", launch::kSweepFile);
+    } else if (const std::optional<sweep::Sweep> sweep = sweep::read_sweep(folder)) {
+      summary.axis = sweep::to_text(sweep->axis);
+      summary.progress = sweep::progress_text(*sweep);
+    }
+  } catch (const base::Error& error) {
+    summary.problem = problem_text(error);
+  }
+  return summary;
+}
+
 std::string stamp_of_all(const RunList& list) {
   std::string text;
+  for (const SweepSummary& sweep : list.sweeps)
+    text += fmt::format("{} {} {} {}\n", sweep.name, sweep.axis, sweep.progress, sweep.problem);
   for (const RunSummary& run : list.runs) text += run.name + " " + run.stamp + (run.is_read ? "\n" : " unread\n");
   return base::hash_text(text);
 }
@@ -102,10 +138,10 @@ RunIndex::Cached RunIndex::read(const std::filesystem::path& run, const RunFiles
       cached.outline = outline_of(receipt, cached.summary);
       cached.says_running = receipt.ending.kind == EndingKind::running;
     } else {
-      cached.summary = unreadable(run, files.problem);
+      cached.summary = unreadable(files.problem);
     }
   } catch (const base::Error& error) {
-    cached.summary = unreadable(run, problem_text(error));
+    cached.summary = unreadable(problem_text(error));
   }
   cached.summary.stamp = files.stamp;
   return cached;
@@ -127,20 +163,21 @@ RunList RunIndex::list(std::chrono::milliseconds budget) {
   std::set<std::string> names;
   const std::lock_guard lock(cache_mutex_);
   for (const FoundRun& run : found) {
-    const std::string name = run.path.filename().string();
+    const std::string name = name_of(run.path);
     names.insert(name);
     auto cached = cache_.find(name);
     const bool is_stale = cached == cache_.end() || cached->second.stamp != run.files.stamp;
     if (is_stale && std::chrono::steady_clock::now() < end)
       cached = cache_.insert_or_assign(name, read(run.path, run.files)).first;
     // One that changed after the budget was spent is shown as it was.
-    if (cached != cache_.end()) {
-      list.runs.push_back(settled(cached->second, run.path));
-    } else {
-      list.runs.push_back({.name = name});
-      ++list.unread;
-    }
+    list.runs.push_back(cached != cache_.end() ? settled(cached->second, run.path) : RunSummary());
+    list.runs.back().name = name;
+    if (const std::filesystem::path sweep = sweep_of(run.path, folder_); !sweep.empty())
+      list.runs.back().sweep = name_of(sweep);
+    if (cached == cache_.end()) ++list.unread;
   }
+  for (const std::filesystem::path& sweep : launch::sweeps_in(folder_))
+    list.sweeps.push_back(summary_of_sweep(sweep, name_of(sweep)));
   std::erase_if(cache_, [&](const auto& entry) { return !names.contains(entry.first); });
   list.stamp = stamp_of_all(list);
   return list;
@@ -157,22 +194,27 @@ std::vector<Receipt> RunIndex::outlines() const {
 std::vector<metrics::MetricFamily> RunIndex::metric_families() {
   std::vector<FoundRun> found = runs_by_start(folder_);
   std::ranges::stable_sort(found, std::ranges::greater(), [](const FoundRun& run) { return run.files.logged; });
-  std::vector<std::filesystem::path> paths;
-  for (const FoundRun& run : found) paths.push_back(run.path);
-  return metric_logs_.families(paths);
+  std::vector<NamedRun> runs;
+  for (const FoundRun& run : found) runs.push_back({name_of(run.path), run.path});
+  return metric_logs_.families(runs);
+}
+
+std::string RunIndex::name_of(const std::filesystem::path& path) const {
+  return path.lexically_relative(folder_).string();
 }
 
 std::optional<std::filesystem::path> RunIndex::find(const std::string& name) const {
+  std::vector<std::filesystem::path> folders = {folder_};
+  if (name.find('/') != std::string::npos) folders = launch::folders_of_runs(folder_);
   std::error_code ignored;
-  for (const std::filesystem::path& entry : base::list_folder(folder_))
-    if (entry.filename().string() == name)
-      return !std::filesystem::is_symlink(entry, ignored) && launch::is_run(entry) ? std::optional(entry)
-                                                                                   : std::nullopt;
+  for (const std::filesystem::path& folder : folders)
+    for (const std::filesystem::path& entry : base::list_folder(folder))
+      if (name_of(entry) == name && !std::filesystem::is_symlink(entry, ignored) && launch::is_run(entry)) return entry;
   return std::nullopt;
 }
 
 std::vector<LogPoint> RunIndex::points_of(const std::filesystem::path& run) {
-  const std::string name = run.filename().string();
+  const std::string name = name_of(run);
   const std::lock_guard lock(logs_mutex_);
   if (logs_.size() >= kMostLogs && !logs_.contains(name)) logs_.clear();
   LogSeries& series = logs_[name];

@@ -25,7 +25,8 @@ namespace megacpp::serve {
 
 /// What the list has of a run.
 struct RunSummary {
-  std::string name = {};
+  std::string name = {};     // its path below the folder: "a", "sweep-b/runs/1-2-1"
+  std::string sweep = {};    // that it is a run of, by its name; empty: none
   std::string stamp = {};    // another one after each change
   bool is_read = false;      // else the rest is not known yet
   std::string problem = {};  // why it cannot be read; empty: it can
@@ -48,10 +49,19 @@ struct RunDetails {
   std::vector<LogPoint> points = {};
 };
 
+/// What the list has of a sweep.
+struct SweepSummary {
+  std::string name = {};      // its path below the folder, "." for the folder itself
+  std::string axis = {};      // "train.batch=4,8"
+  std::string progress = {};  // "4 of 6 runs"
+  std::string problem = {};   // why its file cannot be read; empty: it can
+};
+
 struct RunList {
-  std::vector<RunSummary> runs = {};  // the one started last first
-  std::string stamp = {};             // another one after each change of any run
-  size_t unread = 0;                  // runs of which only the name is known yet
+  std::vector<RunSummary> runs = {};      // the one started last first, those of a sweep together
+  std::vector<SweepSummary> sweeps = {};  // by name
+  std::string stamp = {};                 // another one after each change of any run
+  size_t unread = 0;                      // runs of which only the name is known yet
 };
 
 /// For how long a page waits for receipts that were never read, or changed.
@@ -87,6 +97,7 @@ class RunIndex {
 
   static Cached read(const std::filesystem::path& run, const RunFiles& files);
   static RunSummary settled(const Cached& cached, const std::filesystem::path& run);
+  std::string name_of(const std::filesystem::path& path) const;
   std::optional<std::filesystem::path> find(const std::string& name) const;
   std::vector<LogPoint> points_of(const std::filesystem::path& run);
 

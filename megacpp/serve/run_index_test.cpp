@@ -71,6 +71,44 @@ TEST_F(RunIndexTest, TheRunStartedLastComesFirst) {
   EXPECT_EQ(order, "cba");
 }
 
+void set_start(const std::filesystem::path& run, int seconds) {
+  std::filesystem::last_write_time(run / "recipe.yaml",
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::seconds(seconds));
+}
+
+TEST_F(RunIndexTest, ASweepHasItsRunsAndIsNone) {
+  write_run(folder_.path(), seeded_receipt({.name = "a"}));
+  write_run(folder_.path(), seeded_receipt({.name = "b"}));
+  const std::filesystem::path runs = folder_ / "sweep" / "runs";
+  for (const char* name : {"1-2-1", "2-4-1"}) write_run(runs, seeded_receipt({.name = name}));
+  write_text("sweep/recipe.yaml", "name: a\n");
+  write_text("sweep/sweep.json", R"({"axis": "train.batch", "values": ["2", "4"], "repeats": 3, "trials": [
+    {"value": 0, "repeat": 0, "run": "1-2-1", "status": 0, "error": ""}]})");
+  set_start(folder_ / "a", 1);
+  set_start(runs / "1-2-1", 2);
+  set_start(folder_ / "b", 3);
+  set_start(runs / "2-4-1", 4);
+  const RunList list = index_.list();
+  std::string order;
+  for (const RunSummary& run : list.runs) order += run.name + "(" + run.sweep + ") ";
+  EXPECT_EQ(order, "sweep/runs/2-4-1(sweep) sweep/runs/1-2-1(sweep) b() a() ");
+  ASSERT_EQ(list.sweeps.size(), 1U);
+  EXPECT_EQ(list.sweeps[0].name, "sweep");
+  EXPECT_EQ(list.sweeps[0].axis, "train.batch=2,4");
+  EXPECT_EQ(list.sweeps[0].progress, "1 of 6 runs");
+  ASSERT_TRUE(index_.details("sweep/runs/1-2-1"));
+  EXPECT_EQ(index_.details("sweep/runs/1-2-1")->problem, "");
+  for (const char* none : {"sweep", "sweep/runs", "sweep/1-2-1", "sweep/runs/..", "sweep/../a"})
+    EXPECT_FALSE(index_.details(none)) << none;
+  const std::string before = list.stamp;
+  write_text("sweep/sweep.json", "{");
+  EXPECT_NE(index_.list().stamp, before);
+  EXPECT_NE(index_.list().sweeps[0].problem, "");
+  RunIndex of_sweep(folder_ / "sweep");
+  EXPECT_EQ(of_sweep.list().runs.size(), 2U);
+  EXPECT_TRUE(of_sweep.details("runs/2-4-1"));
+}
+
 TEST_F(RunIndexTest, ADamagedRunHidesNoOther) {
   for (const char* name : {"cut", "empty", "fifo", "foreign", "link", "newer", "sound"})
     write_run(folder_.path(), seeded_receipt({.name = name}));

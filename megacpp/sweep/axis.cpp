@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "megacpp/base/error.h"
 #include "megacpp/recipe/schema.h"
 
@@ -50,6 +53,8 @@ Axis parse_axis(std::string_view text) {
       refuse_axis(text, "'" + axis.values[i] + "' twice");
   return axis;
 }
+
+std::string to_text(const Axis& axis) { return fmt::format("{}={}", axis.key, fmt::join(axis.values, ",")); }
 
 std::vector<Trial> interleaved(size_t values, size_t repeats) {
   std::vector<Trial> trials;

@@ -19,6 +19,7 @@ struct Axis {
 /// "layout.tensor_parallel=1,2,4,8"; commas inside brackets belong to a value. E1007 where it has no key, no values or
 /// one of them twice, E1001 where there is no such key.
 Axis parse_axis(std::string_view text);
+std::string to_text(const Axis& axis);
 
 /// One run of a sweep.
 struct Trial {

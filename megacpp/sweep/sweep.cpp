@@ -7,8 +7,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/path.h"
@@ -30,8 +30,6 @@ void check_values(const SweepRequest& request) {
     recipe::parse(text, "the recipe of the sweep", std::vector{override_of(request.axis, value)});
 }
 
-std::string axis_text(const Axis& axis) { return fmt::format("{}={}", axis.key, fmt::join(axis.values, ",")); }
-
 /// What was run in the folder before, if it is the same sweep; more repeats may be wanted now.
 Sweep begin_or_go_on(const SweepRequest& request) {
   const std::filesystem::path recipe_file = request.folder / kRecipeFile;
@@ -40,8 +38,8 @@ Sweep begin_or_go_on(const SweepRequest& request) {
   if (before) {
     MEGACPP_REQUIRE(before->axis == request.axis, E1007,
                     {.where = request.folder.string(),
-                     .got = "a sweep of " + axis_text(before->axis),
-                     .wanted = axis_text(request.axis),
+                     .got = "a sweep of " + to_text(before->axis),
+                     .wanted = to_text(request.axis),
                      .next = "name another folder with --dir"});
     MEGACPP_REQUIRE(base::exists(recipe_file) && base::read_file(recipe_file) == text, E1007,
                     {.where = request.folder.string(),
@@ -52,7 +50,7 @@ Sweep begin_or_go_on(const SweepRequest& request) {
     std::erase_if(before->trials, [](const TrialRecord& record) { return record.status != 0; });  // tried again
     return std::move(*before);
   }
-  base::make_folder(request.folder / "runs");
+  base::make_folder(launch::runs_of_sweep(request.folder));
   base::write_file_atomically(recipe_file, text);
   return {.folder = request.folder, .axis = request.axis, .repeats = request.repeats};
 }
@@ -64,7 +62,8 @@ std::string free_run_name(const Sweep& sweep, const Trial& trial) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
   const std::string stem = fmt::format("{}-{}-{}", trial.value + 1, value, trial.repeat + 1);
   std::string name = stem;
-  for (int again = 2; base::exists(sweep.folder / "runs" / name); ++again) name = fmt::format("{}.{}", stem, again);
+  for (int again = 2; base::exists(launch::runs_of_sweep(sweep.folder) / name); ++again)
+    name = fmt::format("{}.{}", stem, again);
   return name;
 }
 
@@ -81,6 +80,18 @@ bool need_not_run(const Sweep& sweep, const Trial& trial) {
 }
 
 }  // namespace
+
+size_t runs_left(const Sweep& sweep) {
+  const std::vector<Trial> trials = interleaved(sweep.axis.values.size(), sweep.repeats);
+  const auto is_left = [&](const Trial& trial) { return !need_not_run(sweep, trial); };
+  return static_cast<size_t>(std::ranges::count_if(trials, is_left));
+}
+
+std::string progress_text(const Sweep& sweep) {
+  const size_t done = sweep.trials.size(), left = runs_left(sweep);
+  const std::string all = base::counted(static_cast<int64_t>(done + left), "run");
+  return left == 0 ? all : fmt::format("{} of {}", done, all);
+}
 
 Sweep run_sweep(const SweepRequest& request, const TrialRunner& runner, const OnTrial& on_trial) {
   check_values(request);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/recipe/recipe.h"
 #include "megacpp/sweep/axis.h"
 #include "megacpp/sweep/trial_runner.h"
@@ -40,8 +41,13 @@ struct Sweep {
   std::vector<TrialRecord> trials = {};  // in the order they were run
   bool was_stopped = false;              // on request
 
-  std::filesystem::path run_path(const TrialRecord& trial) const { return folder / "runs" / trial.run; }
+  std::filesystem::path run_path(const TrialRecord& trial) const { return launch::runs_of_sweep(folder) / trial.run; }
 };
+
+/// Runs that are still to be made; none of values that were refused or did not fit.
+size_t runs_left(const Sweep& sweep);
+/// "6 runs", or "4 of 6 runs" where some are left.
+std::string progress_text(const Sweep& sweep);
 
 /// Called before a run: how many are done of how many, and what comes.
 using OnTrial = std::function<void(size_t done, size_t all, const Trial& trial)>;

@@ -8,6 +8,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/base/json_record.h"
 #include "megacpp/base/path.h"
+#include "megacpp/launch/runs_folder.h"
 
 namespace megacpp::sweep {
 
@@ -76,11 +77,11 @@ void write_sweep(const Sweep& sweep) {
                             .run = record.run,
                             .status = record.status,
                             .error = record.error});
-  base::write_file_atomically(sweep.folder / kSweepFile, base::to_text(base::record_json(lines), 2) + "\n");
+  base::write_file_atomically(sweep.folder / launch::kSweepFile, base::to_text(base::record_json(lines), 2) + "\n");
 }
 
 std::optional<Sweep> read_sweep(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / kSweepFile;
+  const std::filesystem::path file = folder / launch::kSweepFile;
   if (!base::exists(file)) return std::nullopt;
   const base::Json json = base::parse_json(base::read_file(file), base::Code::E1008, file.string());
   SweepLines lines;

@@ -9,8 +9,6 @@
 
 namespace megacpp::sweep {
 
-inline constexpr const char* kSweepFile = "sweep.json";
-
 void write_sweep(const Sweep& sweep);
 /// Nothing where the folder has none; E1008 where it cannot be understood.
 std::optional<Sweep> read_sweep(const std::filesystem::path& folder);

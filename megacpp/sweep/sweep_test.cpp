@@ -65,11 +65,14 @@ TEST_F(SweepTest, AStoppedSweepGoesOnWithWhatIsLeft) {
   const auto stopping = [this](const TrialRequest& asked) {
     return asked_.size() < 2 ? train(asked) : TrialEnd{.status = base::kInterruptedStatus};
   };
-  EXPECT_TRUE(run_sweep(request("train.batch=4,8"), stopping, ignore).was_stopped);
+  const Sweep part = run_sweep(request("train.batch=4,8"), stopping, ignore);
+  EXPECT_TRUE(part.was_stopped);
+  EXPECT_EQ(progress_text(part), "2 of 6 runs");
   const Sweep whole = run_sweep(
       request("train.batch=4,8"), [this](const TrialRequest& asked) { return train(asked); }, ignore);
   EXPECT_FALSE(whole.was_stopped);
   EXPECT_EQ(asked_.size(), 6U) << "each was run once";
+  EXPECT_EQ(progress_text(whole), "6 runs");
 }
 
 TEST_F(SweepTest, AValueThatIsRefusedIsNotRepeatedAndHidesNoOther) {
@@ -81,6 +84,7 @@ TEST_F(SweepTest, AValueThatIsRefusedIsNotRepeatedAndHidesNoOther) {
   };
   const Sweep sweep = run_sweep(request("layout.tensor_parallel=1,3"), refusing, ignore);
   EXPECT_EQ(refused, 1U);
+  EXPECT_EQ(progress_text(sweep), "4 runs") << "of the value that was refused no more are made";
   const std::vector<ValueResult> results = results_of(sweep);
   EXPECT_EQ(results[0].runs.size(), 3U);
   EXPECT_EQ(results[1].errors, std::vector<std::string>{"exit status 2: E1402 heads or groups cannot be split"});

@@ -15,7 +15,7 @@
 
 #include "megacpp/base/file.h"
 #include "megacpp/base/json.h"
-#include "megacpp/launch/run_directory.h"
+#include "megacpp/launch/runs_folder.h"
 #include "megacpp/receipt/store.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"

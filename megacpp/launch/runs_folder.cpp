@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/launch/runs_folder.h"
+
+#include <system_error>
+
+#include "megacpp/base/environment.h"
+#include "megacpp/base/error.h"
+#include "megacpp/base/path.h"
+
+namespace megacpp::launch {
+namespace {
+
+constexpr const char* kLatest = "latest";
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+bool is_link(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_symlink(path, ignored);
+}
+
+}  // namespace
+
+std::filesystem::path runs_folder() {
+  const std::string named = base::environment_variable("MEGACPP_RUNS");
+  return named.empty() ? "runs" : named;
+}
+
+std::filesystem::path path_named(const std::string& named) {
+  if (named != kLatest) return named;
+  const std::filesystem::path folder = runs_folder();
+  if (base::exists(folder / kLatest)) return folder / kLatest;
+  const bool is_empty = runs_in(folder).empty();
+  base::raise(base::Code::E1206,
+              {.where = folder.string(),
+               .got = is_empty ? "no runs here" : "no run that was started last: the link latest leads nowhere",
+               .wanted = "the folder that training writes to",
+               .next = is_empty ? "name a run directory, or set MEGACPP_RUNS to the folder that has your runs"
+                                : "name one of them; see: megacpp runs list"});
+}
+
+std::filesystem::path runs_of_sweep(const std::filesystem::path& sweep) { return sweep / "runs"; }
+
+bool is_run(const std::filesystem::path& folder) { return is_file(folder / "recipe.yaml") && !is_sweep(folder); }
+
+bool is_sweep(const std::filesystem::path& folder) { return is_file(folder / kSweepFile); }
+
+std::vector<std::filesystem::path> sweeps_in(const std::filesystem::path& folder) {
+  if (is_sweep(folder)) return {folder};
+  std::vector<std::filesystem::path> sweeps;
+  for (const std::filesystem::path& entry : base::list_folder(folder))
+    if (!is_link(entry) && is_sweep(entry)) sweeps.push_back(entry);
+  return sweeps;
+}
+
+std::vector<std::filesystem::path> folders_of_runs(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> folders;
+  if (!is_sweep(folder)) folders.push_back(folder);
+  for (const std::filesystem::path& sweep : sweeps_in(folder))
+    if (!is_link(runs_of_sweep(sweep))) folders.push_back(runs_of_sweep(sweep));
+  return folders;
+}
+
+std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> runs;
+  for (const std::filesystem::path& each : folders_of_runs(folder))
+    for (const std::filesystem::path& entry : base::list_folder(each))
+      if (!is_link(entry) && is_run(entry)) runs.push_back(entry);
+  return runs;
+}
+
+}  // namespace megacpp::launch
