@@ -57,7 +57,8 @@ std::vector<std::string> row_of(const RunSummary& run) {
 std::vector<std::string> row_of(const SweepSummary& sweep) {
   const std::string state =
       sweep.problem.empty() ? "sweep" : "<span class=\"problem\">" + shown(sweep.problem) + "</span>";
-  return {"", shown(sweep.name), state, "", "", "", sweep.progress, "", "", shown(sweep.axis)};
+  const std::string axis = sweep.axis.empty() ? "" : ": " + sweep.axis;
+  return {"", shown(sweep.name + axis), state, "", "", "", sweep.progress, "", "", ""};
 }
 
 bool has_runs(const SweepSummary& sweep, const RunList& list) {

@@ -28,6 +28,8 @@ constexpr size_t kMostLogs = 32;  // that are followed at once
 struct FoundRun {
   std::filesystem::path path;
   RunFiles files;
+  std::filesystem::path sweep;    // that it is one of; empty: none
+  int64_t last_start_beside = 0;  // of the runs of its sweep, of which it may be the only one
 };
 
 /// That the run at `path` is one of; empty: none.
@@ -38,16 +40,16 @@ std::filesystem::path sweep_of(const std::filesystem::path& path, const std::fil
 /// The one started last first; those of a sweep stand together, where the last of them would stand alone.
 std::vector<FoundRun> runs_by_start(const std::filesystem::path& folder) {
   std::vector<FoundRun> runs;
-  std::map<std::filesystem::path, int64_t> last_start;  // of the runs in each sweep
+  std::map<std::filesystem::path, int64_t> last_starts;  // of sweeps
   for (const std::filesystem::path& path : launch::runs_in(folder)) {
-    runs.push_back({path, look_at(path)});
-    int64_t& last = last_start[sweep_of(path, folder)];
+    runs.push_back({.path = path, .files = look_at(path), .sweep = sweep_of(path, folder)});
+    int64_t& last = last_starts[runs.back().sweep];
     last = std::max(last, runs.back().files.started);
   }
-  std::ranges::stable_sort(runs, std::ranges::greater(), [&](const FoundRun& run) {
-    const std::filesystem::path sweep = sweep_of(run.path, folder);
-    const int64_t of_group = sweep.empty() ? run.files.started : last_start.at(sweep);
-    return std::tuple(of_group, sweep, run.files.started);
+  for (FoundRun& run : runs) run.last_start_beside = run.sweep.empty() ? run.files.started : last_starts.at(run.sweep);
+  std::ranges::stable_sort(runs, [](const FoundRun& a, const FoundRun& b) {
+    return std::tie(a.last_start_beside, a.sweep, a.files.started) >
+           std::tie(b.last_start_beside, b.sweep, b.files.started);
   });
   return runs;
 }
@@ -172,8 +174,7 @@ RunList RunIndex::list(std::chrono::milliseconds budget) {
     // One that changed after the budget was spent is shown as it was.
     list.runs.push_back(cached != cache_.end() ? settled(cached->second, run.path) : RunSummary());
     list.runs.back().name = name;
-    if (const std::filesystem::path sweep = sweep_of(run.path, folder_); !sweep.empty())
-      list.runs.back().sweep = name_of(sweep);
+    if (!run.sweep.empty()) list.runs.back().sweep = name_of(run.sweep);
     if (cached == cache_.end()) ++list.unread;
   }
   for (const std::filesystem::path& sweep : launch::sweeps_in(folder_))

@@ -89,6 +89,25 @@ def list_of_runs(room):
     return ""
 
 
+def sweep_above_its_runs(room):
+    page = room.page
+    runs = room.folder("swept")
+    for name in ("1-1-1", "2-2-1"):
+        copy_run(room.runs / "one", runs / "sweep" / "runs" / name)
+    (runs / "sweep" / "recipe.yaml").write_text("name: swept\n")
+    (runs / "sweep" / "sweep.json").write_text('{"axis": "train.batch", "values": ["1", "2"], "repeats": 1, "trials": []}')
+    with room.serve(runs) as server:
+        page.goto(server.url)
+        require_text(page, ["2 of 2 runs", "sweep: train.batch=1,2", "0 of 2 runs", "sweep/runs/2-2-1"], "#runs")
+        page.forget("Page.loadEventFired")
+        page.evaluate("document.querySelector('#runs a').click()")
+        page.wait_for_load("the page of a run of the sweep")
+        require_text(page, ["120 of 120 steps"])
+        page.wait_for("document.querySelector('#live').innerText === ''", "no word that a finished run is live")
+        require_no_errors(page, "a sweep")
+    return ""
+
+
 def compare_by_ticks(room):
     page = room.page
     with room.serve(room.runs) as server:
@@ -269,5 +288,5 @@ def report_offline(room):
     return ""
 
 
-ALL = (empty_folder, list_of_runs, compare_by_ticks, confounded_is_refused, memory_map, live_update, list_is_pushed,
-       thousand_runs, small_screens_and_dark, by_keyboard, report_offline)
+ALL = (empty_folder, list_of_runs, sweep_above_its_runs, compare_by_ticks, confounded_is_refused, memory_map,
+       live_update, list_is_pushed, thousand_runs, small_screens_and_dark, by_keyboard, report_offline)

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -52,13 +54,26 @@ void count(const Ending& ending, Counts& counts) {
     ++counts.refused;
 }
 
-void send_signals(const Injection& injection, pid_t pid) {
-  if (injection.signals.empty()) return;
-  wait_for_main(pid);
+/// What ends a command that would go on for ever.
+Injection with_an_end(Injection injection, const Command& command) {
+  if (!command.until_stopped || !injection.signals.empty()) return injection;
+  injection.signals = {SIGTERM};
+  injection.pause = std::chrono::milliseconds(200);
+  return injection;
+}
+
+/// How long it took from the first signal to the last. A command that has ended gets no more of them.
+std::chrono::milliseconds send_signals(const Injection& injection, pid_t pid) {
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> first, last;
+  if (!injection.signals.empty()) wait_for_main(pid);
   for (const int signal : injection.signals) {
-    std::this_thread::sleep_for(injection.pause);
+    if (has_ended_within(pid, last ? injection.gap : injection.pause)) break;
     ::kill(pid, signal);
+    last = Clock::now();
+    if (!first) first = last;
   }
+  return first ? std::chrono::ceil<std::chrono::milliseconds>(*last - *first) : std::chrono::milliseconds(0);
 }
 
 // What a line does not say.
@@ -67,9 +82,12 @@ std::string surroundings_text(const Injection& injection) {
   if (injection.disk)
     text = injection.disk->read_only ? "on a read-only disk"
                                      : "on a disk with " + std::to_string(injection.disk->free_kib) + " KiB free";
-  for (const int signal : injection.signals)
+  std::chrono::milliseconds pause = injection.pause;
+  for (const int signal : injection.signals) {
     text += (text.empty() ? "" : ", then ") + std::string("kill -") + std::to_string(signal) + " after " +
-            std::to_string(injection.pause.count()) + " ms";
+            std::to_string(pause.count()) + " ms";
+    pause = injection.gap;
+  }
   return text;
 }
 
@@ -80,12 +98,19 @@ class Campaign {
       if (fault.is_possible())
         faults_.push_back(&fault);
       else
-        result_.left_out.push_back(fault.name);
+        result_.left_out.push_back({fault.name, "not possible here"});
+    }
+    for (const Command& command : all_commands()) {
+      if (const std::string why_not = command.why_not(); !why_not.empty())
+        result_.left_out.push_back({command.name, why_not});
+      else
+        commands_.push_back(&command);
     }
     // What a launch measures of this machine is kept here for all cases, and the user's own stays as it is.
     ::setenv("XDG_CACHE_HOME", (root_ / "cache").c_str(), 1);
+    for (const char* allowed : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}) ::setenv(allowed, "1", 1);
     std::filesystem::create_directory(shared_);
-    for (const std::string& words : preparations()) prepare(words);
+    for (const Preparation& preparation : preparations()) prepare(preparation);
   }
 
   CampaignResult run() {
@@ -103,23 +128,25 @@ class Campaign {
 
  private:
   // Without what cases read there is nothing to be judged.
-  void prepare(const std::string& words) const {
+  void prepare(const Preparation& preparation) const {
     const Folders folders{.own = shared_, .shared = shared_};
-    const Ending ending = run_shell({.line = shell_line({}, words, folders),
+    const Ending ending = run_shell({.line = shell_line({}, preparation.words, folders),
                                      .folder = root_.path().string(),
                                      .name = "prepare",
                                      .time_limit = std::chrono::seconds(60)},
                                     [](pid_t) {});
-    if (ending.status != 0 || ending.signal != 0 || ending.hung)
-      throw std::runtime_error("cannot prepare the cases: megacpp " + words + "\n" + ending.err);
+    if (ending.status != preparation.status || ending.signal != 0 || ending.hung)
+      throw std::runtime_error("cannot prepare the cases: megacpp " + preparation.words + "\n" + ending.err);
   }
 
   void run_case(int64_t number) {
     Draw draw(options_.seed, static_cast<uint64_t>(number));
     const Fault& fault = *draw.one_of(faults_);
-    const Command& command = draw.one_of(all_commands());
+    const Injection drawn = fault.inject(draw);
+    const Command& command = drawn_command(draw, drawn);
     const std::string folder = (root_ / std::to_string(number)).string();
-    const Case one{number, fault, command, fault.inject(draw), {.own = folder, .shared = shared_}};
+    const Injection injection = with_an_end(drawn, command);
+    const Case one{number, fault, command, injection, {.own = folder, .shared = shared_}};
     try {
       const CaseFolder own(folder, std::filesystem::path(shared_) / kCatalogFile, one.injection.disk);
       launch_all(one);
@@ -132,6 +159,15 @@ class Campaign {
     ++result_.by_fault[fault.name].cases;
   }
 
+  const Command& drawn_command(Draw& draw, const Injection& injection) const {
+    const bool reaches_launchers =
+        injection.before != Injection().before || !injection.after.empty() || injection.launches > 1;
+    for (;;) {
+      const Command& command = *draw.one_of(commands_);
+      if (!command.has_launcher || !reaches_launchers) return command;
+    }
+  }
+
   void launch_all(const Case& one) {
     std::vector<std::thread> launches;
     for (int i = 0; i < one.injection.launches; ++i) launches.emplace_back([&, i] { launch(one, std::to_string(i)); });
@@ -140,14 +176,18 @@ class Campaign {
 
   void launch(const Case& one, const std::string& name) {
     const std::string line = shell_line(one.injection, one.command.words, one.folders);
+    std::chrono::milliseconds apart{0};
     const Ending ending =
         run_shell({line, root_.path().string(), std::to_string(one.number) + "." + name, options_.time_limit},
-                  [&](pid_t pid) { send_signals(one.injection, pid); });
+                  [&](pid_t pid) { apart = send_signals(one.injection, pid); });
+    std::vector<std::string> breaches = judge_command(one.injection, one.command, ending);
+    if (is_one_request(one.injection, apart))
+      std::ranges::move(judge_run(std::filesystem::path(one.folders.own) / kRunFolder), std::back_inserter(breaches));
     record({.number = one.number,
             .fault = one.fault.name,
             .line = line,
             .surroundings = surroundings_text(one.injection),
-            .breaches = judge_command(one.injection, one.command, ending),
+            .breaches = std::move(breaches),
             .err = ending.err});
     const std::lock_guard lock(mutex_);
     count(ending, result_.by_fault[one.fault.name]);
@@ -177,6 +217,7 @@ class Campaign {
   const TemporaryFolder root_;
   const std::string shared_ = (root_ / "shared").string();
   std::vector<const Fault*> faults_;
+  std::vector<const Command*> commands_;
   std::mutex mutex_;
   CampaignResult result_;
 };

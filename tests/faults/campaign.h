@@ -40,10 +40,16 @@ struct Finding {
   std::string err = {};
 };
 
+/// A fault or a command.
+struct LeftOut {
+  std::string name = {};
+  std::string reason = {};
+};
+
 struct CampaignResult {
   std::map<std::string, Counts> by_fault;
-  std::vector<Finding> findings;      // in the order of cases
-  std::vector<std::string> left_out;  // faults that this machine does not allow
+  std::vector<Finding> findings;  // in the order of cases
+  std::vector<LeftOut> left_out;  // what this machine does not allow
 };
 
 /// Throws std::runtime_error where the commands that prepare the cases fail.

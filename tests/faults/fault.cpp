@@ -26,8 +26,13 @@ std::chrono::milliseconds instant(Draw& draw) {
 
 Injection stop_once(Draw& draw) { return {.signals = {draw.one_of(kStops)}, .pause = instant(draw)}; }
 
+// At once one behind the other, as timeout(1) sends them, or as a person does.
+std::chrono::milliseconds gap(Draw& draw) {
+  return std::chrono::milliseconds(draw.between(0, draw.between(0, 1) == 0 ? 20 : 2000));
+}
+
 Injection stop_twice(Draw& draw) {
-  return {.signals = {draw.one_of(kStops), draw.one_of(kStops)}, .pause = instant(draw)};
+  return {.signals = {draw.one_of(kStops), draw.one_of(kStops)}, .pause = instant(draw), .gap = gap(draw)};
 }
 
 Injection kill_it(Draw& draw) { return {.signals = {SIGKILL}, .pause = instant(draw)}; }
@@ -85,7 +90,7 @@ Injection killed_at_once(Draw& draw) {
 const std::vector<Fault>& all_faults() {
   static const std::vector<Fault> table = {
       {"stop", "SIGINT, SIGTERM or SIGHUP at a random instant", stop_once},
-      {"stop-twice", "two of them, one behind the other", stop_twice},
+      {"stop-twice", "two of them, up to two seconds one behind the other", stop_twice},
       {"kill", "kill -9 at a random instant", kill_it},
       {"full-stdout", "stdout on a full disk", full_stdout},
       {"full-stderr", "stderr on a full disk", full_stderr},

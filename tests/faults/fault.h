@@ -44,7 +44,8 @@ struct Injection {
   std::string after = {};         // behind it: redirections
   std::optional<Disk> disk = {};  // mounted over the case's folder, for the command and for what is read afterwards
   std::vector<int> signals = {};  // sent one behind the other
-  std::chrono::milliseconds pause{0};  // from main() to the first, and between them
+  std::chrono::milliseconds pause{0};  // from main() to the first
+  std::chrono::milliseconds gap{0};    // between two
   int launches = 1;                    // of the same command at once
   Stream stdout_is = Stream::seen;
   bool hides_stderr = false;

@@ -20,7 +20,7 @@ void print_counts(const CampaignResult& result) {
   for (const auto& [fault, counts] : result.by_fault)
     fmt::print("{:<16}{:>8}{:>11}{:>9}{:>9}{:>8}{:>13}{:>10}\n", fault, counts.cases, counts.completed, counts.refused,
                counts.stopped, counts.killed, counts.not_started, counts.findings);
-  for (const std::string& fault : result.left_out) fmt::print("{:<16} left out: not possible here\n", fault);
+  for (const auto& [name, reason] : result.left_out) fmt::print("{:<16} left out: {}\n", name, reason);
 }
 
 void print_finding(const Finding& finding, uint64_t seed) {

@@ -2,7 +2,9 @@
 #include "tests/faults/shell_run.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -33,6 +35,18 @@ testing_support::Ending run_shell(const ShellRun& run, const std::function<void(
   ending.out = content(out);
   ending.err = content(err);
   return ending;
+}
+
+bool has_ended_within(pid_t pid, std::chrono::milliseconds time) {
+  const auto end = Clock::now() + time;
+  for (;;) {
+    siginfo_t state{};
+    if (::waitid(P_PID, static_cast<id_t>(pid), &state, WEXITED | WNOHANG | WNOWAIT) != 0 || state.si_pid != 0)
+      return true;
+    const auto left = end - Clock::now();
+    if (left <= Clock::duration::zero()) return false;
+    std::this_thread::sleep_for(std::min<Clock::duration>(left, std::chrono::milliseconds(2)));
+  }
 }
 
 void wait_for_main(pid_t pid) {

@@ -22,6 +22,9 @@ struct ShellRun {
 /// `once_started` may send signals.
 testing_support::Ending run_shell(const ShellRun& run, const std::function<void(pid_t)>& once_started);
 
+/// Whether it has ended, as it may at any moment of that time; nobody has asked yet how.
+bool has_ended_within(pid_t pid, std::chrono::milliseconds time);
+
 /// Waits until the program handles SIGTERM, as from the first lines of main() on, or has ended; at most two seconds.
 void wait_for_main(pid_t pid);
 

@@ -8,9 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -69,6 +72,18 @@ inline bool is_not_started(const Ending& ending) {
   return ending.status == kLoaderStatus &&
          (ending.err.find("error while loading shared libraries") != std::string::npos ||
           ending.err.find("cannot allocate TLS data") != std::string::npos);
+}
+
+/// Of the processor, that the process has had; 0 where it has ended.
+inline double processor_seconds(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
+  std::istringstream behind_name(text.substr(std::min(text.size(), text.rfind(')') + 1)));
+  std::string skipped;
+  for (int field = 3; field < 14; ++field) behind_name >> skipped;
+  double user = 0, system = 0;
+  behind_name >> user >> system;
+  return (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
 /// Whether it has a handler for the signal, as megacpp has from the first lines of main() on, or has ended.
