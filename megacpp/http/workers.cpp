@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/http/workers.h"
 
-#include <string>
-#include <system_error>
 #include <utility>
 
-#include "megacpp/base/error.h"
+#include "megacpp/base/thread.h"
 
 namespace megacpp::http {
 
 Workers::Workers(size_t threads) {
   try {
-    for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
-  } catch (const std::system_error& error) {
-    const size_t started = threads_.size();
+    for (size_t i = 0; i < threads; ++i) threads_.push_back(base::start_thread("requests", [this] { work(); }));
+  } catch (...) {
     end();
-    base::raise(base::Code::E3002,
-                {.where = "threads of the server",
-                 .got = std::string(error.what()) + " after " + std::to_string(started) + " threads",
-                 .wanted = std::to_string(threads) + " threads",
-                 .next = "close other programs, or raise the limit on threads (ulimit -u) or memory (ulimit -v)"});
+    throw;
   }
 }
 

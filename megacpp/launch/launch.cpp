@@ -15,7 +15,6 @@
 #include "megacpp/launch/injected_faults.h"
 #include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
-#include "megacpp/launch/run_directory.h"
 #include "megacpp/launch/run_inputs.h"
 #include "megacpp/launch/runs_folder.h"
 #include "megacpp/lineage/check.h"
