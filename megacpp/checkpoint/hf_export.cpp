@@ -3,6 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/atomic_folder.h"
@@ -33,45 +38,74 @@ std::vector<EncodedTensor> encode(TensorMap theirs, const HfExportOptions& optio
   return encoded;
 }
 
-/// Where each shard ends, as indices into the tensors.
-std::vector<size_t> shard_ends(const std::vector<EncodedTensor>& tensors, int64_t limit) {
-  std::vector<size_t> ends;
+constexpr const char* kOneFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+struct Shard {
+  std::string file;
+  std::vector<const EncodedTensor*> tensors = {};
+};
+
+/// The files of an imported folder; nothing where one of the tensors was in none.
+std::optional<std::vector<Shard>> shards_like(const ImportedModel& like, const std::vector<EncodedTensor>& tensors) {
+  std::map<std::string, Shard> by_file;
+  for (const EncodedTensor& tensor : tensors) {
+    const auto known = like.files.find(tensor.name);
+    if (known == like.files.end()) return std::nullopt;
+    by_file.try_emplace(known->second, Shard{.file = known->second}).first->second.tensors.push_back(&tensor);
+  }
+  std::vector<Shard> shards;
+  for (auto& [file, shard] : by_file) shards.push_back(std::move(shard));
+  return shards;
+}
+
+std::vector<Shard> shards_of_size(const std::vector<EncodedTensor>& tensors, int64_t limit) {
+  std::vector<Shard> shards;
   int64_t bytes = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto own = static_cast<int64_t>(tensors[i].bytes.size());
-    if (bytes > 0 && bytes + own > limit) {
-      ends.push_back(i);
+  for (const EncodedTensor& tensor : tensors) {
+    const auto own = static_cast<int64_t>(tensor.bytes.size());
+    if (shards.empty() || (bytes > 0 && bytes + own > limit)) {
+      shards.emplace_back();
       bytes = 0;
     }
+    shards.back().tensors.push_back(&tensor);
     bytes += own;
   }
-  ends.push_back(tensors.size());
-  return ends;
+  for (size_t i = 0; i < shards.size(); ++i)
+    shards[i].file =
+        shards.size() == 1 ? kOneFile : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+  return shards;
 }
 
-void write_shard(const std::filesystem::path& path, std::span<const EncodedTensor> tensors) {
+void write_shard(const std::filesystem::path& folder, const Shard& shard) {
   std::vector<StoredTensor> stored;
-  for (const EncodedTensor& tensor : tensors)
-    stored.push_back({.name = tensor.name, .type = tensor.type, .shape = tensor.shape, .bytes = tensor.bytes});
-  write_safetensors(path, stored, {{"format", "pt"}});
+  for (const EncodedTensor* tensor : shard.tensors)
+    stored.push_back({.name = tensor->name, .type = tensor->type, .shape = tensor->shape, .bytes = tensor->bytes});
+  write_safetensors(folder / shard.file, stored, {{"format", "pt"}});
 }
 
-void write_tensors(const std::filesystem::path& folder, const std::vector<EncodedTensor>& tensors, int64_t limit,
-                   HfExportSummary& summary) {
-  const std::vector<size_t> ends = shard_ends(tensors, limit);
-  base::Json::object_t places;
-  size_t begin = 0;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    const std::string file =
-        ends.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, ends.size());
-    write_shard(folder / file, std::span(tensors).subspan(begin, ends[i] - begin));
-    for (; begin < ends[i]; ++begin) places.emplace_back(tensors[begin].name, file);
-    summary.files.push_back(file);
+std::string index_text(const std::vector<Shard>& shards, int64_t bytes) {
+  std::map<std::string, std::string> files;
+  for (const Shard& shard : shards)
+    for (const EncodedTensor* tensor : shard.tensors) files.emplace(tensor->name, shard.file);
+  const base::Json index{{"metadata", {{"total_size", bytes}}}, {"weight_map", files}};
+  return base::to_text(index, 2) + "\n";
+}
+
+void write_tensors(const std::filesystem::path& folder, const std::vector<EncodedTensor>& tensors,
+                   const HfExportOptions& options, HfExportSummary& summary) {
+  std::optional<std::vector<Shard>> known;
+  if (options.like != nullptr && !options.shard_bytes) known = shards_like(*options.like, tensors);
+  const std::vector<Shard> shards =
+      known ? std::move(*known) : shards_of_size(tensors, options.shard_bytes.value_or(kShardBytes));
+  for (const Shard& shard : shards) {
+    write_shard(folder, shard);
+    summary.files.push_back(shard.file);
   }
-  if (ends.size() == 1) return;
-  const base::Json index{{"metadata", {{"total_size", summary.bytes}}}, {"weight_map", base::Json(std::move(places))}};
-  summary.files.emplace_back("model.safetensors.index.json");
-  base::write_file_atomically(folder / summary.files.back(), base::to_text(index, 2) + "\n");
+  const std::string index = known ? options.like->index : shards.size() > 1 ? index_text(shards, summary.bytes) : "";
+  if (index.empty()) return;
+  summary.files.emplace_back(kIndexFile);
+  base::write_file_atomically(folder / kIndexFile, index);
 }
 
 }  // namespace
@@ -90,7 +124,7 @@ HfExportSummary export_hf_folder(const std::filesystem::path& folder, const reci
   base::AtomicFolder written(folder);
   base::write_file_atomically(written.path() / "config.json", exported.config);
   summary.files.emplace_back("config.json");
-  write_tensors(written.path(), tensors, options.shard_bytes, summary);
+  write_tensors(written.path(), tensors, options, summary);
   if (!options.carried.empty())
     for (std::string& file : copy_tokenizer_files(options.carried, written.path()))
       summary.files.push_back(std::move(file));

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a model as a Hugging Face folder: config.json and model.safetensors, or above a size several files with
-// their index. Written beside its place and renamed there: the folder is complete or absent. Nothing is overwritten.
+// their index. A folder that was imported is written back to the byte. Written beside its place and renamed there: the
+// folder is complete or absent. Nothing is overwritten.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "megacpp/checkpoint/hf_export_config.h"
@@ -11,13 +13,16 @@
 
 namespace megacpp::checkpoint {
 
+inline constexpr int64_t kShardBytes = 5'000'000'000;
+
 struct HfExportOptions {
   std::string cls;  // empty: the first that expresses the model
   StoredType type = StoredType::f32;
-  /// Its spelling of names, types of tensors and other fields of the config are kept; nullptr: none.
+  /// Its spelling of names, types of tensors, files and other fields of the config are kept; nullptr: none.
   const ImportedModel* like = nullptr;
-  std::filesystem::path carried = {};   // tokenizer files of this folder come along; empty: none
-  int64_t shard_bytes = 5'000'000'000;  // of one file, unless a single tensor is larger
+  std::filesystem::path carried = {};  // tokenizer files of this folder come along; empty: none
+  /// Of one file, unless a single tensor is larger. Without it the files are those of `like`, or have kShardBytes.
+  std::optional<int64_t> shard_bytes = {};
 };
 
 struct HfExportSummary {

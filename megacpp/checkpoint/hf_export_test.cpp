@@ -82,6 +82,24 @@ TEST_P(HfExportTest, AnImportedFolderIsWrittenBackToTheByte) {
   }
 }
 
+TEST_P(HfExportTest, AFolderOfSeveralFilesIsWrittenBackToTheByte) {
+  const GoldenModel source = golden_model(GetParam());
+  const HfExportSummary summary =
+      export_hf_folder(at("out"), source.described.model, source.ours, {.shard_bytes = 40'000});
+  base::Json index = parse(base::read_file(at("out") / "model.safetensors.index.json"));
+  index["metadata"]["total_parameters"] = 1;  // which the library writes and we do not
+  base::write_file_atomically(at("out") / "model.safetensors.index.json", base::to_text(index, 2) + "\n");
+  const ImportedModel imported = import_hf_folder(at("out"));
+  const auto again = [&](const char* name, const HfExportOptions& options) {
+    return export_hf_folder(at(name), imported.description.model, imported.tensors, options);
+  };
+  EXPECT_EQ(again("back", {.like = &imported}).files, summary.files);
+  for (const std::string& file : summary.files)
+    EXPECT_EQ(base::read_file(at("out") / file), base::read_file(at("back") / file)) << file;
+  EXPECT_LT(again("other", {.like = &imported, .shard_bytes = 80'000}).files.size(), summary.files.size())
+      << "a size that was asked for counts";
+}
+
 TEST_P(HfExportTest, SmallShardsHaveAnIndexThatReadsBack) {
   const GoldenModel source = golden_model(GetParam());
   const HfExportSummary summary =

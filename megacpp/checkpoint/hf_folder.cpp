@@ -22,12 +22,15 @@ base::Json read_json(const std::filesystem::path& path, base::Code code) {
 struct Stored {
   TensorMap tensors;
   std::map<std::string, StoredType> types;
+  std::map<std::string, std::string> files;
+  std::string index;
 };
 
 void add_file(const std::filesystem::path& path, Stored& stored) {
   const SafetensorsFile file(path);
   for (const StoredTensor& tensor : file.tensors()) {
     const bool is_new = stored.types.emplace(tensor.name, tensor.type).second;
+    stored.files[tensor.name] = path.filename().string();
     MEGACPP_REQUIRE(is_new, E1201,
                     {.where = path.string() + " tensor " + tensor.name,
                      .got = "a tensor that another file of the folder holds too",
@@ -41,11 +44,14 @@ constexpr const char* kConfigFile = "config.json";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr const char* kOnlyFile = "model.safetensors";
 
-// The file of each tensor; empty where one file has them all.
-std::map<std::string, std::string> index_of(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / kIndexFile;
-  if (!base::exists(path)) return {};
-  return parse_hf_index(base::read_file(path), path.string());
+// The text of the file that names the file of each tensor; empty where one file has all tensors.
+std::string index_text(const std::filesystem::path& folder) {
+  return base::exists(folder / kIndexFile) ? base::read_file(folder / kIndexFile) : "";
+}
+
+std::map<std::string, std::string> index_of(const std::filesystem::path& folder, const std::string& text) {
+  if (!base::exists(folder / kIndexFile)) return {};
+  return parse_hf_index(text, (folder / kIndexFile).string());
 }
 
 std::set<std::string> files_of(const std::map<std::string, std::string>& index) {
@@ -56,8 +62,9 @@ std::set<std::string> files_of(const std::map<std::string, std::string>& index) 
 }
 
 Stored read_folder(const std::filesystem::path& folder) {
-  const std::map<std::string, std::string> index = index_of(folder);
   Stored stored;
+  stored.index = index_text(folder);
+  const std::map<std::string, std::string> index = index_of(folder, stored.index);
   for (const std::string& file : files_of(index)) add_file(folder / file, stored);
   for (const auto& [tensor, file] : index)
     MEGACPP_REQUIRE(stored.tensors.contains(tensor), E1203,
@@ -98,7 +105,7 @@ std::map<std::string, std::string> parse_hf_index(std::string_view text, const s
 }
 
 std::map<std::string, uint64_t> digest_hf_folder(const std::filesystem::path& folder) {
-  std::set<std::string> files = files_of(index_of(folder));
+  std::set<std::string> files = files_of(index_of(folder, index_text(folder)));
   files.insert(kConfigFile);
   if (base::exists(folder / kIndexFile)) files.insert(kIndexFile);
   std::map<std::string, uint64_t> digests;
@@ -113,6 +120,8 @@ ImportedModel import_hf_folder(const std::filesystem::path& folder) {
   imported.description = import_hf_config(hf_class_of(config), config, naming_of_all(theirs.tensors));
   imported.tensors = import_tensors(imported.description.names, theirs.tensors);
   imported.types = std::move(theirs.types);
+  imported.files = std::move(theirs.files);
+  imported.index = std::move(theirs.index);
   return imported;
 }
 

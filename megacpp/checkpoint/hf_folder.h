@@ -15,9 +15,11 @@ namespace megacpp::checkpoint {
 
 struct ImportedModel {
   HfModel description;
-  TensorMap tensors;                             // under our names
-  std::string config;                            // text of config.json as published
-  std::map<std::string, StoredType> types = {};  // of their tensors, under their names
+  TensorMap tensors;                              // under our names
+  std::string config;                             // text of config.json as published
+  std::map<std::string, StoredType> types = {};   // of their tensors, under their names
+  std::map<std::string, std::string> files = {};  // that hold them
+  std::string index = {};                         // text of model.safetensors.index.json; empty: there is none
 };
 
 /// E1008 for unreadable files, E1201 to E1203 for unusable ones.
