@@ -22,11 +22,15 @@ std::string topology_answer(const Receipt& receipt) {
 
 std::string compile_answer(const Receipt& receipt) {
   const Times& times = receipt.times;
-  if (!times.first) return "Neither: no step was made.";
+  const int64_t steps = receipt.ending.steps - receipt.ending.first_step;
+  if (!times.first) return steps > 0 ? "Not known: the log has no times of steps." : "Neither: no step was made.";
   const double first = times.first->step_seconds();
   std::string text = times.compile.empty() ? "Compiling: not known. " : fmt::format("Compiling: {}. ", times.compile);
-  if (!times.steady)
-    return text + fmt::format("Cold: the first step took {}, and no steady one followed.", human_seconds(first));
+  if (!times.steady) {
+    const bool is_timed = steps == times.first->steps + (times.warm_up ? times.warm_up->steps : 0);
+    return text + fmt::format("Cold: the first step took {}, and {}.", human_seconds(first),
+                              is_timed ? "no steady one followed" : "the times of those that followed are not known");
+  }
   return text + fmt::format("Amortised: the figures are of {} steps after {} of warm-up, {} each; the first took {}.",
                             times.steady->steps, times.warm_up ? times.warm_up->steps : 0,
                             human_seconds(times.steady->step_seconds()), human_seconds(first));

@@ -117,6 +117,14 @@ void add_mfu(Receipt& receipt) {
 
 }  // namespace
 
+void forget_unknown_times(Times& times) {
+  for (std::optional<Phase>* phase : {&times.first, &times.warm_up, &times.steady})
+    if (*phase && !((*phase)->steps > 0 && (*phase)->seconds > 0)) phase->reset();
+  const auto is_known = [](double seconds) { return seconds > 0; };
+  if (!std::ranges::all_of(times.samples.seconds, is_known)) times.samples = {};
+  if (times.samples.seconds.empty() || (times.spread && !(times.spread->median > 0))) times.spread.reset();
+}
+
 int64_t steps_with_steady(int64_t steady) {
   int64_t requested = 1 + kLeastWarmUp + steady;
   while (requested - 1 - warm_up_steps(requested) < steady) ++requested;
@@ -152,6 +160,7 @@ void add_steps(Receipt& receipt, std::vector<StepReport> reports) {
   times.warm_up = phase_of(all.subspan(1, steady_from - 1));
   times.steady = phase_of(steady);
   times.samples = samples_of(steady);
+  forget_unknown_times(times);
   if (!times.samples.seconds.empty()) times.spread = spread_of(times.samples.seconds);
   int64_t stalls = 0;
   for (const StepReport& report : steady) stalls += report.data_stalls.count;

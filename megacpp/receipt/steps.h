@@ -19,6 +19,9 @@ inline constexpr size_t kMostSamples = 4096;
 /// before first_step are another run's and left out.
 void add_steps(Receipt& receipt, std::vector<train::StepReport> reports);
 
+/// Figures of steps whose log has no times, or only zeros, are not known: neither rates nor spreads come of them.
+void forget_unknown_times(Times& times);
+
 /// How many steps to request so that as many are steady, with a log at every step.
 int64_t steps_with_steady(int64_t steady);
 

@@ -92,6 +92,23 @@ TEST(StepsTest, ShortRunsHaveNoSteadyWindow) {
   EXPECT_EQ(three.experts.at(0).block, "block01") << "of all steps, without a steady one";
 }
 
+TEST(StepsTest, TimesOfZeroAreNotKnown) {
+  std::vector<StepReport> reports = steady_reports(60);
+  for (StepReport& report : reports) {
+    report.seconds = 0;
+    report.step_seconds.clear();
+  }
+  const Receipt none = receipt_of_steps(reports, 60);
+  EXPECT_FALSE(none.times.first);
+  EXPECT_FALSE(none.times.steady);
+  EXPECT_FALSE(none.times.spread);
+  EXPECT_EQ(none.ending.steps, 60) << "they were made";
+  reports[0].seconds = 1;
+  const Receipt one = receipt_of_steps(reports, 60);
+  EXPECT_TRUE(one.times.first);
+  EXPECT_FALSE(one.times.warm_up);
+}
+
 TEST(StepsTest, StepsOfTheRunBeforeAreLeftOut) {
   Receipt receipt;
   receipt.ending = {.first_step = 100, .requested_steps = 150};

@@ -166,6 +166,7 @@ Receipt receipt_from(const std::string& text, const std::string& where) {
     refuse_receipt(where, fmt::format("{} that is not {}", path.empty() ? "a value" : path, wanted));
   });
   receipt.schema = schema;
+  forget_unknown_times(receipt.times);
   return concluded(std::move(receipt));
 }
 

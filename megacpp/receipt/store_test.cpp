@@ -72,6 +72,21 @@ TEST_F(ReceiptStoreTest, AReceiptIsSyncedBeforeItGetsItsName) {
   write_receipt(clean_receipt(), run_);
   EXPECT_EQ(calls.renamed(), std::vector<std::string>{kReceiptFile});
   EXPECT_EQ(calls.renamed_too_early(), std::vector<std::string>{});
+// The receipt is gone, and the log says that steps took no time.
+TEST_F(ReceiptStoreTest, RatesOfStepsWithoutTimesAreNotKnown) {
+  make_run(EndingKind::finished);
+  std::filesystem::remove(run_ / kReceiptFile);
+  std::string log;
+  for (train::StepReport report : steady_reports(60)) {
+    report.seconds = 0;
+    report.step_seconds.assign(report.step_seconds.size(), 0.0);
+    log += train::line_of(report);
+  }
+  base::write_file_atomically(run_ / "log.jsonl", log);
+  const std::string text = report_text(receipt_of(run_));
+  for (const char* number : {"inf", "nan"}) EXPECT_EQ(text.find(number), std::string::npos) << text;
+  EXPECT_NE(text.find("steady       not known"), std::string::npos) << text;
+  EXPECT_NE(text.find("the log has no times of steps"), std::string::npos) << text;
 }
 
 TEST_F(ReceiptStoreTest, WhatIsWrittenIsReadBack) {
