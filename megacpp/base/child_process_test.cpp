@@ -69,7 +69,7 @@ TEST(ChildProcessTest, AnAbortKeepsTheLastWords) {
         10s);
   });
   EXPECT_NE(problem.got.find("SIGABRT"), std::string::npos) << problem.got;
-  EXPECT_NE(problem.got.find("line 9999\nCheck failed: topology"), std::string::npos) << problem.got;
+  EXPECT_NE(problem.got.find("line 9999\n          Check failed: topology"), std::string::npos) << problem.got;
   EXPECT_EQ(problem.got.find("line 0\n"), std::string::npos);
 }
 

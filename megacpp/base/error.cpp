@@ -33,12 +33,13 @@ std::string message(Code code, const Problem& problem) {
   return text;
 }
 
-/// A line of a part that looks like the beginning of another part, or of another error, is indented as far as the
-/// part itself: plugins say texts of many lines.
+/// The lines of a part stand below its first one: plugins say texts of many lines, and a name may hold what looks like
+/// another part, another error or a line of a table.
 std::string within_part(std::string text) {
-  for (const std::string_view heading : {"\n  where:", "\n  got:", "\n  wanted:", "\n  next:", "\nerror "})
-    for (size_t at = text.find(heading); at != std::string::npos; at = text.find(heading, at + 1))
-      text.insert(at + 1, 10, ' ');
+  constexpr std::string_view kColumn = "          ";
+  for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1))
+    if (const auto line = std::string_view(text).substr(at + 1); !line.empty() && !line.starts_with(kColumn))
+      text.insert(at + 1, kColumn);
   return text;
 }
 
@@ -49,7 +50,7 @@ Problem complete(Code code, const Problem& problem) {
     return text.empty() ? otherwise : within_part(printable(text));
   };
   const std::string section = std::string(code_name(code)) + " in docs/errors.md";
-  return {.where = part(problem.where, "megacpp"),
+  return {.where = problem.where.empty() ? "megacpp" : printable_in_line(problem.where),
           .got = part(problem.got, std::string(code_title(code))),
           .wanted = part(problem.wanted, "what stands under " + section),
           .next = part(problem.next, "see " + section),

@@ -21,6 +21,14 @@ TEST(ErrorTest, PartsArePrintableAndTheNextStepIsNeverEmpty) {
   EXPECT_NE(std::string(error.what()).find("where:  a\\x00b\n  got:    \\xff\n"), std::string::npos) << error.what();
 }
 
+TEST(ErrorTest, NamesMakeNoLinesThatStandForThemselves) {
+  const Error error(Code::E1008, {.where = "a\nb", .got = "'a\nforged row'", .wanted = "x"});
+  EXPECT_EQ(error.problem().where, "a\\x0ab");
+  EXPECT_EQ(error.problem().got, "'a\n          forged row'");
+  EXPECT_EQ(Error(error.code(), error.problem()).problem().got, error.problem().got)
+      << "once, however often it is said";
+}
+
 TEST(ErrorTest, AnErrorThatFollowsAnotherEndsAsThatOne) {
   const Error error(Code::E3101, {.got = "chip 1 failed", .cause = Code::E2001});
   EXPECT_EQ(error.code(), Code::E3101);

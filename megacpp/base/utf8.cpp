@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/base/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 
@@ -40,27 +41,39 @@ size_t character_bytes(std::string_view text, size_t at) {
   return sequence.bytes;
 }
 
-bool is_control(uint8_t byte) { return (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f; }
+/// U+0080 to U+009f, of two bytes, are control characters too: a terminal may take U+009b for the beginning of an
+/// escape sequence.
+bool is_control(std::string_view character) {
+  const uint8_t first = byte_at(character, 0);
+  return first < 0x20 || first == 0x7f || (first == 0xc2 && byte_at(character, 1) < 0xa0);
+}
 
-}  // namespace
-
-std::string printable(std::string_view text) {
+std::string escaped(std::string_view text, std::string_view kept_controls) {
   std::string safe;
   safe.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const size_t bytes = character_bytes(text, at);
-    if (bytes == 0 || is_control(byte_at(text, at))) {
-      char escaped[5];
-      std::snprintf(escaped, sizeof escaped, "\\x%02x", byte_at(text, at));
-      safe += escaped;
-      ++at;
+    const std::string_view character = text.substr(at, std::max(bytes, size_t{1}));
+    const bool is_kept = kept_controls.find(character) != std::string_view::npos;
+    if (bytes > 0 && (is_kept || !is_control(character))) {
+      safe += character;
     } else {
-      safe += text.substr(at, bytes);
-      at += bytes;
+      for (size_t i = 0; i < character.size(); ++i) {
+        char code[5];
+        std::snprintf(code, sizeof code, "\\x%02x", byte_at(character, i));
+        safe += code;
+      }
     }
+    at += character.size();
   }
   return safe;
 }
+
+}  // namespace
+
+std::string printable(std::string_view text) { return escaped(text, "\n\t"); }
+
+std::string printable_in_line(std::string_view text) { return escaped(text, ""); }
 
 bool is_utf8(std::string_view text) {
   for (size_t at = 0; at < text.size();) {

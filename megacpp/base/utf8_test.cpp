@@ -36,5 +36,18 @@ TEST(Utf8Test, ControlCharactersAreEscaped) {
   EXPECT_TRUE(is_utf8("a\0b"s));
 }
 
+// A terminal may read U+009b as it reads ESC [.
+TEST(Utf8Test, ControlCharactersOfTwoBytesAreEscaped) {
+  EXPECT_EQ(printable("a\xc2\x9b"
+                      "2J\xc2\x80\xc2\xa0"s),
+            "a\\xc2\\x9b2J\\xc2\\x80\xc2\xa0");
+}
+
+TEST(Utf8Test, ANameMakesNoLineAndNoColumnOfItsOwn) {
+  EXPECT_EQ(printable("a\nb\tc"), "a\nb\tc");
+  EXPECT_EQ(printable_in_line("a\nb\tc\x1b\xff"s), "a\\x0ab\\x09c\\x1b\\xff");
+  EXPECT_EQ(printable_in_line("\u00e4 plain name"), "\u00e4 plain name");
+}
+
 }  // namespace
 }  // namespace megacpp::base

@@ -78,7 +78,7 @@ int list_entries(const CatalogFlags& flags) {
   } else if (entries.empty()) {
     print_err("{}: nothing is remembered yet\n", flags.path().string());
   } else {
-    print_out("{}", list_text(entries, corrections));
+    write_output(list_text(entries, corrections));
   }
   return 0;
 }
@@ -92,7 +92,7 @@ int show_entry(const CatalogFlags& flags) {
                             catalog->samples(sample.lane, sample.quantity, entry.signature.build), entry.signature)
                             .corrected(sample.parts));
   if (flags.json) print_json(entry_json(entry, corrected));
-  if (!flags.json) print_out("{}", entry_text(entry, corrected));
+  if (!flags.json) write_output(entry_text(entry, corrected));
   return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/base/utf8.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/launch/entry_notes.h"
@@ -18,6 +19,7 @@
 namespace megacpp::cli {
 namespace {
 
+using base::printable_in_line;
 using catalog::Ending;
 using catalog::Entry;
 using catalog::Outcome;
@@ -98,8 +100,8 @@ std::string reports_text(const Entry& entry) {
   std::string text;
   for (const Outcome& outcome : entry.outcomes) {
     if (!outcome.report) continue;
-    text += fmt::format("\nout of memory on {}\n", outcome.at);
-    for (const std::string& line : launch::lines_of(*outcome.report)) text += "  " + line + "\n";
+    text += fmt::format("\nout of memory on {}\n", printable_in_line(outcome.at));
+    for (const std::string& line : launch::lines_of(*outcome.report)) text += "  " + printable_in_line(line) + "\n";
     if (!outcome.report->message.empty()) text += "  the plugin said:\n" + outcome.report->message + "\n";
   }
   return text;
@@ -108,8 +110,8 @@ std::string reports_text(const Entry& entry) {
 std::string starts_text(const Entry& entry) {
   std::string text = "\nwhat ran instead\n";
   for (const catalog::Start& start : entry.starts) {
-    text += fmt::format("{}  rung {}:{}\n", start.at, start.rung, settings_text(start));
-    for (const std::string& reason : start.reasons) text += "  " + reason + "\n";
+    text += printable_in_line(fmt::format("{}  rung {}:{}", start.at, start.rung, settings_text(start))) + "\n";
+    for (const std::string& reason : start.reasons) text += "  " + printable_in_line(reason) + "\n";
   }
   return text;
 }
@@ -246,7 +248,7 @@ std::string entry_text(const Entry& entry, const std::vector<double>& corrected)
   const catalog::Signature& signature = entry.signature;
   std::string text;
   const auto add = [&text](const char* name, const std::string& value) {
-    text += fmt::format("{:<13} {}\n", name, value);
+    text += fmt::format("{:<13} {}\n", name, printable_in_line(value));
   };
   add("entry", fmt::format("{} (key {})", entry.id, catalog::key_text(signature)));
   add("model", fmt::format("{} ({})", signature.model, signature.model_hash));

@@ -85,7 +85,7 @@ int list_ceilings(const CeilingFlags& flags) {
   for (const compare::Ceiling& ceiling : ceilings)
     table.add({ceiling.model, ceiling.topology, ceiling.lane, tried_text(ceiling.validated),
                tried_text(ceiling.single_peak), tried_text(ceiling.too_large)});
-  print_out("{}batch x sequence of a micro-step, all chips together\n", table.to_text());
+  write_output(table.to_text() + "batch x sequence of a micro-step, all chips together\n");
   return 0;
 }
 

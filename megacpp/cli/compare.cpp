@@ -39,7 +39,7 @@ compare::Comparison compare_paths(const std::vector<std::string>& paths, const C
   const compare::Sides sides = read_sides(paths, object);
   compare::Comparison comparison = compare::compare(sides.baseline, sides.other);
   object.update(runs_comparison_json(comparison));
-  if (!flags.json) print_out("{}", runs_comparison_text(comparison));
+  if (!flags.json) write_output(runs_comparison_text(comparison));
   return comparison;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/utf8.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/report/comparison_tables.h"
@@ -17,26 +18,29 @@ namespace {
 
 using compare::Comparison;
 
+/// Names of runs and values of their recipes stay in it.
+std::string escaped_line(const std::string& text) { return base::printable_in_line(text) + "\n"; }
+
 std::string differences_text(const Comparison& comparison) {
   const compare::Differences& differences = comparison.differences;
   std::string text = differences.fields.empty() ? "no field of the headers differs\n"
                                                 : to_text(report::differences_table(differences));
-  for (const compare::Change& axis : differences.axes) text += "axis      " + report::axis_text(axis) + "\n";
+  for (const compare::Change& axis : differences.axes) text += escaped_line("axis      " + report::axis_text(axis));
   for (const compare::Change& key : differences.unmeasured)
-    text += "ignored   " + compare::to_text(key) + " (no part in how long a step takes)\n";
+    text += escaped_line("ignored   " + compare::to_text(key) + " (no part in how long a step takes)");
   return text;
 }
 
 std::string time_moves_text(const compare::TimeMoves& time) {
-  std::string text = "cause     " + report::cause_text(time) + "\n" + to_text(report::time_moves_table(time));
+  std::string text = escaped_line("cause     " + report::cause_text(time)) + to_text(report::time_moves_table(time));
   for (const compare::PartMove& part : time.parts)
-    for (const std::string& note : part.notes) text += fmt::format("{}: {}\n", part.part, note);
-  for (const std::string& note : time.unexplained_notes) text += note + "\n";
+    for (const std::string& note : part.notes) text += escaped_line(part.part + ": " + note);
+  for (const std::string& note : time.unexplained_notes) text += escaped_line(note);
   return text;
 }
 
 std::string memory_moves_text(const compare::MemoryMoves& moves) {
-  std::string text = "memory    " + report::worst_chip_text(moves) + "\n";
+  std::string text = escaped_line("memory    " + report::worst_chip_text(moves));
   if (moves.roles.empty() && moves.chips.empty()) return text;
   text += to_text(report::role_moves_table(moves));
   return moves.chips.empty() ? text : text + to_text(report::chip_moves_table(moves));
@@ -111,18 +115,20 @@ Json memory_moves_json(const std::optional<compare::MemoryMoves>& moves) {
 }  // namespace
 
 std::string runs_comparison_text(const Comparison& comparison) {
-  std::string text = fmt::format("baseline  {}\nother     {}\n", fmt::join(comparison.baseline_runs, ", "),
-                                 fmt::join(comparison.other_runs, ", "));
+  std::string text = escaped_line(fmt::format("baseline  {}", fmt::join(comparison.baseline_runs, ", "))) +
+                     escaped_line(fmt::format("other     {}", fmt::join(comparison.other_runs, ", ")));
   text += differences_text(comparison);
-  for (const compare::Change& change : comparison.among_repeats) text += "repeats differ: " + to_text(change) + "\n";
+  for (const compare::Change& change : comparison.among_repeats)
+    text += escaped_line("repeats differ: " + to_text(change));
   for (const compare::Objection& objection : comparison.objections)
-    text += fmt::format("not comparable: {}: {}\n", objection.run, objection.sentence);
+    text += escaped_line(fmt::format("not comparable: {}: {}", objection.run, objection.sentence));
   if (!comparison.effect) return text + (comparison.is_confounded() ? "confounded: no winner\n" : "");
-  text += fmt::format("result    {}\n", verdict_text(comparison));
+  text += escaped_line("result    " + verdict_text(comparison));
   text += fmt::format("tokens/s  {:.0f} -> {:.0f}\n", comparison.baseline_tokens_per_second,
                       comparison.other_tokens_per_second);
-  text += fmt::format("test      {}{}\n", comparison.effect->test,
-                      comparison.effect->p_value ? fmt::format("; p = {:.2g}", *comparison.effect->p_value) : "");
+  text += escaped_line(
+      fmt::format("test      {}{}", comparison.effect->test,
+                  comparison.effect->p_value ? fmt::format("; p = {:.2g}", *comparison.effect->p_value) : ""));
   if (report::is_found(*comparison.effect)) text += time_moves_text(*comparison.time);
   if (comparison.memory) text += memory_moves_text(*comparison.memory);
   return text;

@@ -72,7 +72,7 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
   print_out("\n{:.2f} GFLOP per micro-step, {}\n\n",
             compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps) / 1e9,
             base::counted(std::ssize(compiled.fallbacks), "fallback"));
-  print_out("{}", memory::to_text(compiled.largest().memory));
+  write_output(memory::to_text(compiled.largest().memory));
 }
 
 void compile_here(const CompileFlags& flags, const recipe::Recipe& given, const plan::Plan& plan) {

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/utf8.h"
+
 namespace megacpp::cli {
 namespace {
 
@@ -36,7 +38,7 @@ std::string to_text(const LaneCorrection& lane) {
 std::string to_text(const std::vector<LaneCorrection>& lanes) {
   std::string text;
   for (const LaneCorrection& lane : lanes)
-    if (lane.correction.samples > 0) text += to_text(lane) + "\n";
+    if (lane.correction.samples > 0) text += base::printable_in_line(to_text(lane)) + "\n";
   return text;
 }
 

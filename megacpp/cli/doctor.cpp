@@ -101,12 +101,13 @@ int run_doctor(const DoctorFlags& flags) {
   std::optional<lineage::Lock> lock;
   if (file) lock = lineage::read_lock(*file);
   const std::vector<lineage::Finding> findings = examine_with_progress(flags, subject, lock ? &*lock : nullptr);
-  if (flags.json)
+  if (flags.json) {
     print_json({{"lock_file", file ? Json(file->string()) : Json()}, {"findings", findings_json(findings)}});
-  else
-    print_out("{}{}", findings_text(findings),
-              file ? fmt::format("compared with {}\n", file->string())
-                   : "compared with no lock file: megacpp doctor --write makes one of what is here\n");
+  } else {
+    write_output(findings_text(findings));
+    print_out("compared with {}\n",
+              file ? file->string() : "no lock file: megacpp doctor --write makes one of what is here");
+  }
   flush_output();
   if (flags.write) write_lock(written, findings);
   if (const std::optional<base::Error> error = lineage::finding_error(findings)) throw base::Error(*error);

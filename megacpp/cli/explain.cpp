@@ -136,9 +136,9 @@ void print_header(const Explanation& e) {
   print_out("decided {}\n", decided_text(e.recipe, e.plan));
   print_out("peak    {} per chip{}\n\n", e.stages[0].peak_bytes > 0 ? human_bytes(e.stages[0].peak_bytes) : "not known",
             e.plan.stages > 1 ? fmt::format(" of stage {}, the largest", e.stages[0].stage) : "");
-  print_out("Composition, in this order for every model:\n{}", composition_text(e.composition));
+  write_output("Composition, in this order for every model:\n" + composition_text(e.composition));
   const std::string axes = plan::axes_text(e.plan);
-  if (!axes.empty()) print_out("\nAxes of the mesh behind each dimension:\n{}", axes);
+  if (!axes.empty()) write_output("\nAxes of the mesh behind each dimension:\n" + axes);
 }
 
 void print_state(const Explanation& e) {
@@ -161,7 +161,7 @@ void print_stages(const Explanation& e) {
                human_bytes(s.replicated_bytes), human_bytes(s.copy_bytes), human_bytes(s.state.kept),
                human_bytes(s.state.gradients), human_bytes(s.state.optimizer), fmt::format("{:.1f}%", 100 * s.idle),
                fmt::format("{}", fmt::join(s.in_flight, " + "))});
-  print_out("{}", table.to_text());
+  write_output(table.to_text());
   print_out(
       "Idle by schedule {} of {} micro-batches, were all chunks alike and backward twice as long as forward: then a\n"
       "step takes {:g} forward passes.\n",
@@ -200,7 +200,7 @@ void print_collectives(const Explanation& e) {
                  row.where, row.cause});
     }
   }
-  print_out("{}", table.to_text());
+  write_output(table.to_text());
   print_out(
       "A chip sends {}{} per step of {}. Counted as a ring of n sends: all_gather (n-1) x its part,\n"
       "reduce_scatter and all_to_all (n-1)/n of what it has, all_reduce twice that, the others all.\n",
@@ -309,7 +309,7 @@ int explain_features(const recipe::Recipe& recipe, bool json) {
     print_json(
         {{"name", recipe.name}, {"backend", backend.name}, {"layout", plan::layout_line(plan)}, {"features", rows}});
   else
-    print_out("backend {}\nlayout  {}\n\n{}", backend.name, plan::layout_line(plan), table.to_text());
+    write_output(fmt::format("backend {}\nlayout  {}\n\n{}", backend.name, plan::layout_line(plan), table.to_text()));
   return 0;
 }
 
@@ -326,7 +326,7 @@ int run_explain(const ExplainFlags& flags) {
     print_explanation_json(e);
   } else {
     print_header(e);
-    print_out("\n{}", parameters_text(e.rows, e.plan));
+    write_output("\n" + parameters_text(e.rows, e.plan));
     e.plan.stages > 1 ? print_stages(e) : print_state(e);
     print_collectives(e);
     if (e.xla) print_xla(*e.xla, e.recipe.xla.placement);

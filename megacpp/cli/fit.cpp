@@ -133,7 +133,7 @@ int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fi
   confirm(request, assumptions, catalog, answer);
   if (!answer.confirmed.empty()) rank(assumptions, catalog, answer);
   if (flags.json) print_json(fit_json(answer));
-  if (!flags.json) print_out("{}", fit_text(answer, flags.top));
+  if (!flags.json) write_output(fit_text(answer, static_cast<size_t>(flags.top)));
   flush_output();
   if (!flags.html.empty()) {
     base::write_file_atomically(flags.html, fit_page(answer));
@@ -163,8 +163,8 @@ int grow(const FitFlags& flags, const recipe::Recipe& requested, const fit::Assu
   json["step_basis"] = fit::basis_of_times(assumptions.slice.chip, recipe);
   if (flags.json) print_json(json);
   if (!flags.json)
-    print_out("{}a step and MFU: {}\n{}", growth_text(assumptions.slice.name, recipe, growth),
-              json["step_basis"].get<std::string>(), to_text(std::vector{peaks}));
+    write_output(growth_text(assumptions.slice.name, recipe, growth) +
+                 "a step and MFU: " + json["step_basis"].get<std::string>() + "\n" + to_text(std::vector{peaks}));
   if (!growth.best) throw nothing_fits(assumptions.slice.name, growth.tried.front());
   return 0;
 }

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/base/utf8.h"
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/islands_json.h"
 #include "megacpp/cli/json.h"
@@ -348,7 +349,8 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
   const fit::LayoutSearch& search = answer.search;
   std::string text = fmt::format(
       "{} on {}: {} products of degrees, {} legal variants with ZeRO and micro-steps, {} compiled, {:.1f} s\n",
-      answer.recipe.name, answer.slice.name, search.considered, search.variants, search.found.size(), answer.seconds);
+      base::printable_in_line(answer.recipe.name), base::printable_in_line(answer.slice.name), search.considered,
+      search.variants, search.found.size(), answer.seconds);
   text += left_out_text(search);
   text += search.is_complete() ? "everything that may fit was compiled: the fastest is the best there is\n"
                                : fmt::format(
@@ -471,9 +473,9 @@ std::string growth_text(const std::string& hardware, const recipe::Recipe& recip
       cells.push_back(std::move(cell));
     table.add(std::move(cells));
   }
-  std::string text =
-      fmt::format("{} on {}: {} in multiples of {}\n\n{}", recipe.name, hardware,
-                  is_batch ? "sequences per micro-step" : "tokens per sequence", growth.unit, table.to_text());
+  std::string text = fmt::format(
+      "{} on {}: {} in multiples of {}\n\n{}", base::printable_in_line(recipe.name), base::printable_in_line(hardware),
+      is_batch ? "sequences per micro-step" : "tokens per sequence", growth.unit, table.to_text());
   if (!growth.best) return text + "\nnot even the smallest fits\n";
   const Found& best = growth.tried[*growth.best];
   text += fmt::format("\nlargest {}: {} (requested: {})\n  {}\n", is_batch ? "batch" : "sequence", value_of(best),

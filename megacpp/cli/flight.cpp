@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/path.h"
+#include "megacpp/base/utf8.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
@@ -51,13 +52,16 @@ std::string chips_list(const std::vector<int64_t>& chips, const std::vector<Chip
 }
 
 std::string difference_text(const FlightDifference& first, const std::vector<ChipFlight>& flights) {
-  std::string text = fmt::format("first difference: call {} of its group, {}, {:.3f} s before the end\n",
-                                 first.sequence, first.what, first.waited);
-  text += fmt::format("  came      {}\n", chips_list(first.came, flights));
-  if (!first.missing.empty()) text += fmt::format("  missing   {}\n", chips_list(first.missing, flights));
+  std::string text;
+  // Names of hosts and calls are as the files have them.
+  const auto add = [&text](const std::string& line) { text += base::printable_in_line(line) + "\n"; };
+  add(fmt::format("first difference: call {} of its group, {}, {:.3f} s before the end", first.sequence, first.what,
+                  first.waited));
+  add(fmt::format("  came      {}", chips_list(first.came, flights)));
+  if (!first.missing.empty()) add(fmt::format("  missing   {}", chips_list(first.missing, flights)));
   if (!first.others.empty())
-    text += fmt::format("  instead   {}: {}\n", chips_list(first.others, flights), first.other_what);
-  if (first.missing.empty() && first.others.empty()) text += "  missing   members whose record is not here\n";
+    add(fmt::format("  instead   {}: {}", chips_list(first.others, flights), first.other_what));
+  if (first.missing.empty() && first.others.empty()) add("  missing   members whose record is not here");
   return text;
 }
 
@@ -103,7 +107,7 @@ int show_flight(const FlightFlags& flags) {
   if (flags.json)
     print_json(flight_json(flights, flags.calls));
   else
-    print_out("{}", flight_text(flights, flags.calls));
+    write_output(flight_text(flights, flags.calls));
   return 0;
 }
 

@@ -94,7 +94,8 @@ class Printer {
       return print_json(json);
     }
     if (flags_.request.prompts.size() == 1) return write_output("\n");
-    for (size_t i = 0; i < generated.tokens.size(); ++i) print_out("--- {}\n{}\n", i, text_of(generated.tokens[i]));
+    for (size_t i = 0; i < generated.tokens.size(); ++i)
+      write_bytes(fmt::format("--- {}\n{}\n", i, text_of(generated.tokens[i])));
   }
 
  private:

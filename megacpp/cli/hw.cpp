@@ -34,7 +34,7 @@ int list_chips(bool json) {
   std::vector<hw::ListedChip> chips = hw::all_chips();
   chips.push_back({.name = "host", .chip = chip_of("host")});
   if (!json) {
-    print_out("{}{}", chip_table(chips), backends_text());
+    write_output(chip_table(chips) + backends_text());
     return 0;
   }
   Json rows = Json::array();
@@ -50,7 +50,7 @@ int show_chip(const std::string& name, bool json) {
   if (name.find(':') != std::string::npos) slice = launch::slice_named(name);
   const hw::Chip chip = slice ? slice->chip : chip_of(name);
   if (!json) {
-    print_out("{}", chip_text(chip, slice));
+    write_output(chip_text(chip, slice));
     return 0;
   }
   Json object = chip_json(chip);
@@ -117,8 +117,12 @@ int bytes(const BytesFlags& flags, bool json) {
 
 int measure(bool json) {
   const hw::HostRates rates = host_rates().renewed();
-  if (json) print_json(hw::to_json(rates));
-  if (!json) print_out("{}kept in {}\n", rates_text(rates), host_rates().file().string());
+  if (json) {
+    print_json(hw::to_json(rates));
+    return 0;
+  }
+  write_output(rates_text(rates));
+  print_out("kept in {}\n", host_rates().file().string());
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/counted.h"
+#include "megacpp/base/utf8.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/memory/report.h"
@@ -43,8 +44,9 @@ std::string link_text(const hw::Chip& chip) {
 }
 
 std::string slice_text(const hw::Slice& slice) {
-  std::string text = fmt::format("\n{}: {}, {}, {}\n", slice.name, base::counted(slice.chips(), "chip"),
-                                 base::counted(slice.devices(), "device"), base::counted(slice.hosts(), "host"));
+  std::string text =
+      fmt::format("\n{}: {}, {}, {}\n", base::printable_in_line(slice.name), base::counted(slice.chips(), "chip"),
+                  base::counted(slice.devices(), "device"), base::counted(slice.hosts(), "host"));
   for (size_t i = 0; i < slice.sizes.size(); ++i)
     text += fmt::format("dimension {}: {}, {}, {}\n", i, base::counted(slice.sizes[i], "chip"),
                         slice.wraps(i) ? "a ring" : "a line", base::counted(slice.links_along(i), "link"));
@@ -89,10 +91,11 @@ std::string chip_table(const std::vector<hw::ListedChip>& chips) {
 }
 
 std::string chip_text(const hw::Chip& chip, const std::optional<hw::Slice>& slice) {
-  std::string text = fmt::format("{}: {} ({})\n", chip.name, chip.title, chip.origin);
-  if (!chip.aliases.empty()) text += fmt::format("also {}\n", fmt::join(chip.aliases, ", "));
-  if (!chip.device_names.empty())
-    text += fmt::format("devices call themselves {}\n", fmt::join(chip.device_names, ", "));
+  std::string text;
+  const auto add = [&text](const std::string& line) { text += base::printable_in_line(line) + "\n"; };
+  add(fmt::format("{}: {} ({})", chip.name, chip.title, chip.origin));
+  if (!chip.aliases.empty()) add(fmt::format("also {}", fmt::join(chip.aliases, ", ")));
+  if (!chip.device_names.empty()) add(fmt::format("devices call themselves {}", fmt::join(chip.device_names, ", ")));
   std::vector<std::string> sources;
   TextTable table({"number", "value", ">source"});
   for (const hw::Fact& fact : chip.facts) {
@@ -103,7 +106,7 @@ std::string chip_text(const hw::Chip& chip, const std::optional<hw::Slice>& slic
     table.add({fact.name, fact.value, fmt::format("[{}]", number)});
   }
   text += "\n" + table.to_text() + "\n";
-  for (size_t i = 0; i < sources.size(); ++i) text += fmt::format("[{}] {}\n", i + 1, sources[i]);
+  for (size_t i = 0; i < sources.size(); ++i) add(fmt::format("[{}] {}", i + 1, sources[i]));
   return text + (slice ? slice_text(*slice) : "");
 }
 

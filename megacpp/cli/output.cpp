@@ -24,22 +24,28 @@ bool any_output = false;  // of the command that runs
                                   .next = "check the free space and what reads the output"});
 }
 
+void write_err(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stderr) != text.size()) std::clearerr(stderr);
+}
+
 }  // namespace
 
 void begin_output() { any_output = false; }
 bool has_output() { return any_output; }
 
-void write_output(std::string_view text) {
-  any_output |= !text.empty();
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_writing(errno);
+void write_output(std::string_view lines) { write_bytes(base::printable(lines)); }
+
+void write_bytes(std::string_view bytes) {
+  any_output |= !bytes.empty();
+  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size()) fail_writing(errno);
 }
 
 void flush_output() {
   if (std::fflush(stdout) != 0) fail_writing(errno);
 }
 
-void write_message(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stderr) != text.size()) std::clearerr(stderr);
-}
+void write_message(std::string_view lines) { write_err(base::printable(lines)); }
+
+void show_moving_line(std::string_view line) { write_err(fmt::format("\r{:<78}", base::printable_in_line(line))); }
 
 }  // namespace megacpp::cli

@@ -34,7 +34,7 @@ int run_plan(const PlanFlags& flags) {
   if (flags.json)
     print_json(plan_json(report));
   else
-    print_out("{}", plan_text(report));
+    write_output(plan_text(report));
   flush_output();
   if (!flags.html.empty()) {
     base::write_file_atomically(flags.html, plan_page(report));

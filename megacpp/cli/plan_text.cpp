@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/base/utf8.h"
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/plan_report.h"
 #include "megacpp/cli/text_table.h"
@@ -21,9 +22,10 @@ using memory::human_bytes;
 std::string header_text(const PlanReport& r) {
   const recipe::Recipe& recipe = r.estimate.recipe;
   const plan::Plan& plan = r.estimate.plan;
-  std::string text = fmt::format("model     {}  pattern {}  depth {}  {:.2f}M parameters\n", recipe.name,
-                                 recipe.model.pattern, recipe.model.depth, static_cast<double>(r.parameters) / 1e6);
-  text += fmt::format("hardware  {}\n", hardware_text(r.slice));
+  std::string text =
+      fmt::format("model     {}  pattern {}  depth {}  {:.2f}M parameters\n", base::printable_in_line(recipe.name),
+                  recipe.model.pattern, recipe.model.depth, static_cast<double>(r.parameters) / 1e6);
+  text += fmt::format("hardware  {}\n", base::printable_in_line(hardware_text(r.slice)));
   text += fmt::format("step      {}\n", step_text(recipe.train));
   text += fmt::format("mesh      {}  chips {}\n", to_string(plan.parallel.mesh), plan.chips);
   text += fmt::format("layout    {}\n", plan::layout_line(plan));
@@ -33,7 +35,7 @@ std::string header_text(const PlanReport& r) {
     text += fmt::format("blocks    {}\n", loops);
   if (!r.filling.empty())
     text += fmt::format("changed   {}: so that no chip of {} is left over\n", launch::changes_text(r.filling),
-                        r.slice.name);
+                        base::printable_in_line(r.slice.name));
   return text;
 }
 

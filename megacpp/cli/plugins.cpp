@@ -76,7 +76,7 @@ int list_plugins(bool json) {
     notes += fmt::format("{}: {} ({})\n", info.name, info.note, joined(info.variables));
   }
   if (json) print_json({{"plugins", kinds}});
-  if (!json) print_out("{}\n{}", table.to_text(), notes);
+  if (!json) write_output(table.to_text() + "\n" + notes);
   return 0;
 }
 
@@ -98,7 +98,7 @@ class FetchProgress {
     const std::string line =
         begins ? "plugins: " + what
                : fmt::format("plugins: {}: {:.1f} MB, {} s", what, static_cast<double>(bytes) / 1e6, seconds);
-    if (terminal_) print_err("\r{:<78}", line);
+    if (terminal_) show_moving_line(line);
     if (!terminal_) print_err("{}\n", line);
   }
   ~FetchProgress() {
@@ -208,8 +208,9 @@ int show_profile(const plugins::FlagProfile& profile, bool json) {
                 {"source", profile.source},
                 {"flags", values}});
   } else {
-    print_out("{} ({} {}): {}\nvalues from {}\n\n{}", profile.name, plugins::info_of(profile.platform).name,
-              joined(profile.generations), profile.doc, profile.source, table.to_text());
+    print_out("{} ({} {}): {}\nvalues from {}\n\n", profile.name, plugins::info_of(profile.platform).name,
+              joined(profile.generations), profile.doc, profile.source);
+    write_output(table.to_text());
   }
   return 0;
 }
@@ -241,8 +242,8 @@ int list_flags(const std::optional<plugins::PluginKind>& platform, bool json) {
                             {"source", profile.source}});
   }
   if (json) print_json({{"flags", flags}, {"profiles", profiles}});
-  if (!json) print_out("{}", flag_table.to_text());
-  if (!json && !profiles.empty()) print_out("\n{}", profile_table.to_text());
+  if (!json) write_output(flag_table.to_text());
+  if (!json && !profiles.empty()) write_output("\n" + profile_table.to_text());
   return 0;
 }
 

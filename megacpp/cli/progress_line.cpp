@@ -19,7 +19,7 @@ ProgressLine::~ProgressLine() {
 bool ProgressLine::is_due() const { return Clock::now() >= next_; }
 
 void ProgressLine::print(const std::string& text) {
-  if (terminal_) print_err("\r{:<78}", title_ + ": " + text);
+  if (terminal_) show_moving_line(title_ + ": " + text);
   if (!terminal_) print_err("{}: {}\n", title_, text);
   moving_ = terminal_;
   next_ = Clock::now() + (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000));

@@ -28,7 +28,7 @@ int show_receipt(const ReceiptFlags& flags) {
   if (flags.json)
     print_json(base::parse_json(receipt::to_text(shown), base::Code::E9001, flags.run));
   else
-    print_out("{}", receipt::report_text(shown));
+    write_output(receipt::report_text(shown));
   return 0;
 }
 
@@ -51,7 +51,7 @@ Word receipt_schema_word() {
           .examples = "megacpp receipt schema",
           .declare = [](CLI::App&) -> std::function<int()> {
             return [] {
-              print_out("{}", receipt::json_schema());
+              write_output(receipt::json_schema());
               return 0;
             };
           }};

@@ -13,7 +13,6 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
-#include "megacpp/base/utf8.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/compare_report.h"
 #include "megacpp/cli/json.h"
@@ -37,8 +36,7 @@ std::vector<report::RunRecord> read_with_progress(const std::vector<std::string>
   ProgressLine progress("report");
   size_t done = 0;
   return report::read_runs(named, [&](const std::filesystem::path& run) {
-    if (progress.is_due())
-      progress.print(base::printable(fmt::format("{} read, now {}", base::counted(done, "run"), run.string())));
+    if (progress.is_due()) progress.print(fmt::format("{} read, now {}", base::counted(done, "run"), run.string()));
     ++done;
   });
 }
@@ -46,7 +44,7 @@ std::vector<report::RunRecord> read_with_progress(const std::vector<std::string>
 void print_problems(const std::vector<report::RunRecord>& runs) {
   for (const report::RunRecord& run : runs)
     for (const report::FileProblem& problem : run.problems)
-      print_err("{}", base::printable(fmt::format("skipped   {}: {}\n", problem.where, problem.what)));
+      print_err("skipped   {}: {}\n", problem.where, problem.what);
 }
 
 /// With nothing to show, the first error is the command's.
@@ -85,7 +83,7 @@ int run_report(const ReportFlags& flags) {
   const std::string page = report::run_page(runs, comparisons);
   base::write_file_atomically(flags.out, page);
   if (!flags.json) {
-    print_out("{}\n", base::printable(flags.out));
+    print_out("{}\n", flags.out);
     return 0;
   }
   Json object = {{"page", flags.out}, {"bytes", page.size()}, {"runs", Json::array()}, {"comparisons", Json::array()}};

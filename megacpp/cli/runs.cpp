@@ -12,6 +12,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/base/json.h"
 #include "megacpp/base/path.h"
+#include "megacpp/base/utf8.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
@@ -113,15 +114,16 @@ std::string done_text(const Json& run) {
 
 std::string error_row_text(const std::string& name, const Json& error) {
   return fmt::format("{:<50} error {} {}: {}\n", name, error.at("code").get<std::string>(),
-                     error.at("where").get<std::string>(), error.at("got").get<std::string>());
+                     base::printable_in_line(error.at("where").get<std::string>()),
+                     base::printable_in_line(error.at("got").get<std::string>()));
 }
 
 std::string row_text(const Json& run) {
-  const auto name = run.at("run").get<std::string>();
+  const std::string name = base::printable_in_line(run.at("run").get<std::string>());
   if (const Json* const error = base::find_member(run, "error")) return error_row_text(name, *error);
   return fmt::format("{:<50} {:>13} steps  loss {:>8}  {}{}\n", name, done_text(run), loss_text(run.at("last")),
                      run.at("latest").is_null() ? "no checkpoint" : run.at("latest").get<std::string>(),
-                     run.at("running").get<bool>() ? ", running" : ", " + ending_text(run));
+                     run.at("running").get<bool>() ? ", running" : ", " + base::printable_in_line(ending_text(run)));
 }
 
 /// What a sweep varies, and how far it is; one that cannot be read hides no other.
@@ -139,9 +141,9 @@ Json sweep_json_or_error(const std::filesystem::path& folder) {
 }
 
 std::string sweep_row_text(const Json& sweep) {
-  const auto name = sweep.at("sweep").get<std::string>();
+  const std::string name = base::printable_in_line(sweep.at("sweep").get<std::string>());
   if (const Json* const error = base::find_member(sweep, "error")) return error_row_text(name, *error);
-  return fmt::format("{:<50} sweep of {}, {}\n", name, sweep.at("axis").get<std::string>(),
+  return fmt::format("{:<50} sweep of {}, {}\n", name, base::printable_in_line(sweep.at("axis").get<std::string>()),
                      sweep.at("progress").get<std::string>());
 }
 
@@ -152,11 +154,11 @@ void print_rows(const Json& runs, const Json& sweeps) {
   for (const Json& run : runs) {
     const auto sweep = by_folder.find(std::filesystem::path(run.at("run").get<std::string>()).parent_path());
     if (sweep != by_folder.end() && sweep->second != nullptr)
-      print_out("{}", sweep_row_text(*std::exchange(sweep->second, nullptr)));
-    print_out("{}", row_text(run));
+      write_output(sweep_row_text(*std::exchange(sweep->second, nullptr)));
+    write_output(row_text(run));
   }
   for (const auto& [folder, sweep] : by_folder)
-    if (sweep != nullptr) print_out("{}", sweep_row_text(*sweep));
+    if (sweep != nullptr) write_output(sweep_row_text(*sweep));
 }
 
 int list_runs(const RunsFlags& flags) {
@@ -187,7 +189,7 @@ int show_run(const RunsFlags& flags) {
             run.string(), json.at("running").get<bool>() ? " (running)" : "", ending_text(json), done_text(json),
             loss_text(json.at("last")), json.at("latest").is_null() ? "none" : json.at("latest").get<std::string>());
   for (const Json& step : json.at("checkpoints")) print_out(" {}", step.get<int64_t>());
-  print_out("\n\n{}", json.at("recipe").get<std::string>());
+  write_output("\n\n" + json.at("recipe").get<std::string>());
   return 0;
 }
 

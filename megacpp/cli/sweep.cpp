@@ -64,7 +64,7 @@ int run_sweep_command(const SweepFlags& flags) {
   if (flags.json)
     print_json(sweep_json(sweep, results));
   else
-    print_out("{}", sweep_text(sweep, results));
+    write_output(sweep_text(sweep, results));
   print_err("plot       {}\n", (sweep.folder / "plot.svg").string());
   if (!sweep.was_stopped) return 0;
   print_err("stopped; the same command goes on with what is left\n");

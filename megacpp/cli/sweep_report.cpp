@@ -10,6 +10,7 @@
 
 #include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/base/utf8.h"
 #include "megacpp/cli/compare_report.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/memory/report.h"
@@ -52,7 +53,7 @@ std::string bars_text(const std::vector<ValueResult>& results) {
   for (const ValueResult& result : results) {
     const double rate = result.tokens_per_second.value_or(0);
     const auto length = most > 0 ? static_cast<size_t>(std::lround(kWidth * rate / most)) : 0;
-    text += fmt::format("{:>{}} |{}{}\n", result.value, widest, std::string(length, '#'),
+    text += fmt::format("{:>{}} |{}{}\n", base::printable_in_line(result.value), widest, std::string(length, '#'),
                         rate > 0 ? fmt::format(" {:.0f} tokens/s", rate) : " nothing measured");
   }
   return text;

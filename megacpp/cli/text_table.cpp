@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/utf8.h"
 
 namespace megacpp::cli {
 namespace {
@@ -40,10 +41,11 @@ void TextTable::wrap(size_t column, size_t most) { most_.at(column) = most; }
 
 void TextTable::add(std::vector<std::string> cells) {
   MEGACPP_CHECK(cells.size() == right_.size()) << cells.size() << " cells in " << right_.size() << " columns";
+  for (std::string& cell : cells) cell = base::printable_in_line(cell);
   rows_.push_back({std::move(cells), ""});
 }
 
-void TextTable::add_line(std::string line) { rows_.push_back({{}, std::move(line)}); }
+void TextTable::add_line(const std::string& line) { rows_.push_back({{}, base::printable_in_line(line)}); }
 
 std::vector<std::vector<std::string>> TextTable::lines_of(const Row& row) const {
   std::vector<std::vector<std::string>> lines;

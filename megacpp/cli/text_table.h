@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of text in columns as wide as they need to be, or as they may be.
+// Rows of text in columns as wide as they need to be, or as they may be. Whatever a cell holds, it stays in its row.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class TextTable {
 
   void add(std::vector<std::string> cells);
   /// A line across all columns.
-  void add_line(std::string line);
+  void add_line(const std::string& line);
 
   std::string to_text() const;
 

@@ -85,7 +85,7 @@ struct Request {
 // Threads of chips that hang cannot be ended alone, nor can the start of MPI, and nothing that waits for them would
 // end.
 void end_process(const base::Error& error) {
-  print_err("error {}\n", error.what());
+  write_message("error " + std::string(error.what()) + "\n");
   ::_exit(error.exit_status());
 }
 
@@ -149,12 +149,12 @@ void print_summary(const TrainFlags& flags, const TrainedRun& trained) {
   if (flags.profile) {
     for (const runtime::OpSeconds& op : trained.run().op_seconds())
       print_err("{:<12} {:<20} {:>10.3f} ms a step\n", op.program, op.op, 1e3 * op.seconds);
-    print_err("{}", parts_text(trained));
+    write_message(parts_text(trained));
   }
   if (flags.json)
     print_json(train_json(trained));
   else
-    print_out("{}", train_text(trained));
+    write_output(train_text(trained));
 }
 
 // What runs a step as one program shows neither what its nodes compute nor when: said before anything is compiled.
@@ -172,7 +172,8 @@ void refuse_what_is_hidden(const TrainFlags& flags, const runtime::Backend& back
 // How long a step takes without a pass, and what memory, says nothing about the recipe's usual programs.
 launch::CatalogChoice catalog_for(const TrainFlags& flags) {
   if (flags.without.empty()) return flags.catalog;
-  print_err("passes     without {}; nothing is remembered of this run\n", fmt::join(flags.without, ", "));
+  const std::string without = fmt::format("{}", fmt::join(flags.without, ", "));
+  print_err("passes     without {}; nothing is remembered of this run\n", without);
   return {.none = true};
 }
 
@@ -201,15 +202,15 @@ launch::TrainingOptions options_for(const TrainFlags& flags, const data::TokenSo
                              .on_hang = end_process,
                              .before_load =
                                  [&](const compile::Compiled& compiled) {
-                                   if (flags.verbose) print_err("{}", verbose_text(launch, compiled));
-                                   print_err("{}", start_text(launch, compiled, source));
-                                   print_err("{}", places_text(launch, compiled.mesh));
+                                   if (flags.verbose) write_message(verbose_text(launch, compiled));
+                                   write_message(start_text(launch, compiled, source));
+                                   write_message(places_text(launch, compiled.mesh));
                                  },
                              .after_load =
                                  [&](const runtime::Executable& run) {
                                    if (!running.stop) running.stop.emplace();
                                    running.progress.emplace(launch.recipe());
-                                   print_err("{}", loaded_text(launch.recipe(), run));
+                                   write_message(loaded_text(launch.recipe(), run));
                                  }};
   return {.start = std::move(start),
           .check_nans = flags.check_nans,

@@ -9,6 +9,7 @@
 
 #include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/base/utf8.h"
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/memory_json.h"
@@ -194,10 +195,10 @@ std::string train_text(const TrainedRun& trained) {
   const std::string planned =
       worst.memory.planned_peak_bytes ? fmt::format("{} planned", *worst.memory.planned_peak_bytes) : "not planned";
   const std::optional<double> first = reports.front().loss, last = reports.back().loss, rate = pace.tokens_per_second();
-  std::string text =
-      fmt::format("{}: {}{}{}, peak {}, {}{}\n", launch.recipe().name, base::counted(train::steps_in(reports), "step"),
-                  first && last ? fmt::format(", loss {:.4f} -> {:.4f}", *first, *last) : "",
-                  rate ? fmt::format(", {:.0f} tokens/s", *rate) : "", measured, planned, where);
+  std::string text = fmt::format("{}: {}{}{}, peak {}, {}{}\n", base::printable_in_line(launch.recipe().name),
+                                 base::counted(train::steps_in(reports), "step"),
+                                 first && last ? fmt::format(", loss {:.4f} -> {:.4f}", *first, *last) : "",
+                                 rate ? fmt::format(", {:.0f} tokens/s", *rate) : "", measured, planned, where);
   if (worst.memory.planned_host_bytes > 0)
     text += fmt::format("in pinned memory of the host {} bytes of that chip measured, {} planned\n",
                         worst.memory.measured_host_bytes, worst.memory.planned_host_bytes);

@@ -5,6 +5,7 @@
 
 #include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/base/utf8.h"
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/compile/state_table.h"
@@ -22,9 +23,9 @@ using memory::human_bytes;
 std::string model_line(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
   int64_t parameters = 0;
   for (const blocks::Parameter& parameter : compiled.parameters) parameters += ir::num_elements(parameter.shape);
-  return fmt::format("model      {}, pattern {}, depth {}, hidden {}, {:.2f}M parameters\n", recipe.name,
-                     recipe.model.pattern, recipe.model.depth, recipe.model.hidden,
-                     static_cast<double>(parameters) / 1e6);
+  return fmt::format("model      {}, pattern {}, depth {}, hidden {}, {:.2f}M parameters\n",
+                     base::printable_in_line(recipe.name), recipe.model.pattern, recipe.model.depth,
+                     recipe.model.hidden, static_cast<double>(parameters) / 1e6);
 }
 
 std::string layout_line(const launch::Launch& launch, const ir::Mesh& mesh) {
@@ -98,14 +99,15 @@ std::string start_text(const launch::Launch& launch, const compile::Compiled& co
   return model_line(recipe, compiled) + layout_line(launch, compiled.mesh) +
          fmt::format("hardware   {}\n", launch.estimate().signature.hardware) + plan_line(launch) +
          recompute_line(launch.estimate()) + loops_line(launch.estimate()) + backend_lines(recipe, compiled) +
-         fmt::format("data       {}\n", source.describe()) + schedule_line(recipe) + checkpoint_line(recipe, compiled);
+         fmt::format("data       {}\n", base::printable_in_line(source.describe())) + schedule_line(recipe) +
+         checkpoint_line(recipe, compiled);
 }
 
 std::string places_text(launch::Launch& launch, const ir::Mesh& mesh) {
   const std::string processes = launch::processes_text(mesh);
   if (processes.empty()) return "";
-  return fmt::format("processes  {}\nhosts      {}\n", processes,
-                     launch::hosts_text(launch::process_places(mesh, launch.agreement().hosts())));
+  const std::string hosts = launch::hosts_text(launch::process_places(mesh, launch.agreement().hosts()));
+  return fmt::format("processes  {}\nhosts      {}\n", processes, base::printable_in_line(hosts));
 }
 
 std::string verbose_text(const launch::Launch& launch, const compile::Compiled& compiled) {
@@ -114,7 +116,8 @@ std::string verbose_text(const launch::Launch& launch, const compile::Compiled& 
 
 std::string loaded_text(const recipe::Recipe& recipe, const runtime::Executable& run) {
   std::string text;
-  for (const std::string& note : run.load_notes()) text += fmt::format("{:<10} {}\n", recipe.backend, note);
+  for (const std::string& note : run.load_notes())
+    text += fmt::format("{:<10} {}\n", recipe.backend, base::printable_in_line(note));
   if (!is_compiled_by_xla(recipe)) return text;
   const runtime::Counters counters = run.counters();
   for (const auto& [cause, count] : counters.compiles)

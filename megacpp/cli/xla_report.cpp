@@ -51,12 +51,16 @@ void print_place(const XlaCompilation& c) {
     print_out("target     {}  {}, {}\n", c.choice.flags.target, base::counted(c.choice.tpu->chips(), "chip"),
               base::counted(c.choice.tpu->devices(), "device"));
   print_out("plugin     {}\n", c.choice.plugin.string());
-  if (!c.report.plugin.empty()) print_out("           {}\n           {}\n", c.report.plugin, c.report.platform);
+  if (!c.report.plugin.empty()) {
+    std::string platform = c.report.platform;  // plugins say it in several lines
+    std::ranges::replace(platform, '\n', ' ');
+    print_out("           {}\n           {}\n", c.report.plugin, platform);
+  }
   if (const std::string other = other_compiler(c); !other.empty()) print_out("rules      {}\n", other);
   if (!c.report.device_kind.empty())
     print_out("devices    {} x {}{}\n", c.report.devices, c.report.device_kind,
               c.report.memory_limit ? fmt::format(", {} bytes each", *c.report.memory_limit) : "");
-  print_out("{}", plugins::to_text(c.choice.xla_flags, plugins::kFlagLabel));
+  write_output(plugins::to_text(c.choice.xla_flags, plugins::kFlagLabel));
   print_out("module     {} bytes of text, written in {:.2f} s\n", c.text_bytes, c.emission_seconds);
   if (c.report.compile_seconds > 0) print_out("compile    {:.1f} s\n", c.report.compile_seconds);
 }
@@ -79,7 +83,7 @@ void print_memory(const XlaCompilation& c) {
   add("peak, gaps left out", m.peak);
   add("code", m.code);
   add("needed, code included", c.report.needed_bytes().value_or(0));
-  print_out("\n{}", table.to_text());
+  write_output("\n" + table.to_text());
   if (const std::optional<double> share = share_of(c))
     print_out("{:.1f}% of a chip's {}: it {}\n", 100 * *share, human_bytes(*c.report.memory_limit),
               *share <= 1 ? "fits" : "does not fit");
@@ -97,7 +101,7 @@ void print_cost(const XlaCompilation& c) {
   if (c.report.bytes_accessed)
     table.add({has_loops ? "bytes accessed, loops taken once" : "bytes accessed",
                fmt::format("{:.4e}", *c.report.bytes_accessed), "", ""});
-  print_out("\n{}", table.to_text());
+  write_output("\n" + table.to_text());
   if (c.report.loops.at_least)
     print_out(">=: products in a loop {} count once, so XLA's FLOPs and the time are less than what runs\n",
               c.report.unread.empty() ? "whose length only a chip knows" : "of a program that was not read");
@@ -182,7 +186,7 @@ void print_xla_collectives(const XlaCompilation& c) {
   }
   table.add({"all", "", std::to_string(xla.calls), human_bytes(xla.bytes), std::to_string(ours.calls),
              human_bytes(ours.bytes), ""});
-  print_out("{}", table.to_text());
+  write_output(table.to_text());
 }
 
 Json xla_json(const XlaCompilation& c) {

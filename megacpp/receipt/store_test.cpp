@@ -72,6 +72,8 @@ TEST_F(ReceiptStoreTest, AReceiptIsSyncedBeforeItGetsItsName) {
   write_receipt(clean_receipt(), run_);
   EXPECT_EQ(calls.renamed(), std::vector<std::string>{kReceiptFile});
   EXPECT_EQ(calls.renamed_too_early(), std::vector<std::string>{});
+}
+
 // The receipt is gone, and the log says that steps took no time.
 TEST_F(ReceiptStoreTest, RatesOfStepsWithoutTimesAreNotKnown) {
   make_run(EndingKind::finished);

@@ -9,6 +9,7 @@
 #include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/base/timed_part.h"
+#include "megacpp/base/utf8.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/receipt/answers.h"
 
@@ -25,9 +26,9 @@ std::string seconds_or_unknown(const std::optional<double>& seconds) {
 }
 std::string bytes_or_unknown(const std::optional<int64_t>& bytes) { return bytes ? human_bytes(*bytes) : kUnknown; }
 
-/// A name and what is said of it; nothing where that is empty.
+/// A name and what is said of it; nothing where that is empty. Names of runs, models and files are in it.
 std::string line(const char* name, const std::string& text) {
-  return text.empty() ? "" : fmt::format("{:<12} {}\n", name, text);
+  return text.empty() ? "" : fmt::format("{:<12} {}\n", name, base::printable_in_line(text));
 }
 
 std::string verdict_lines(const Verdict& verdict) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contract of docs/errors.md, judged from outside: how a command ended and what it left on stdout and stderr. A
 // command ends by itself, in time and with a documented status. One that fails says one error on stderr: its code and
-// title, where, got, wanted and next, in this order and none of them empty, in valid UTF-8; the status is that of the
-// code's class. With --json stdout is one JSON object either way, and says the same error and the status under "error";
-// only a command that a signal stopped at once may leave it empty. Errors of class internal keep no contract: they are
-// defects. Needs no test framework, so that fuzz targets can use it too.
+// title, where, got, wanted and next, in this order and none of them empty, in valid UTF-8 without control characters;
+// the status is that of the code's class. With --json stdout is one JSON object either way, and says the same error and
+// the status under "error"; only a command that a signal stopped at once may leave it empty. Errors of class internal
+// keep no contract: they are defects. Needs no test framework, so that fuzz targets can use it too.
 #pragma once
 
 #include <array>
@@ -133,6 +133,7 @@ inline void judge_json(const Ending& ending, const std::optional<PrintedError>& 
     return breaches.push_back("stdout is not one JSON value: " + not_json.problem().got + " at " +
                               not_json.problem().where);
   }
+  if (base::printable(ending.out) != ending.out) return breaches.push_back("stdout has control characters");
   if (!base::Json::accept(ending.out)) return breaches.push_back("stdout has a bare NaN or Infinity");
   if (!object.is_object()) return breaches.push_back("stdout is JSON, but no object");
   const base::Json* said = base::find_member(object, "error");
@@ -143,8 +144,8 @@ inline void judge_json(const Ending& ending, const std::optional<PrintedError>& 
 }
 
 inline std::optional<PrintedError> judge_err(const Ending& ending, Breaches& breaches) {
-  if (!base::is_utf8(ending.err) || ending.err.find('\0') != std::string::npos)
-    breaches.push_back("stderr is no UTF-8 text");
+  if (base::printable(ending.err) != ending.err)
+    breaches.push_back("stderr has control characters, or is no UTF-8 text");
   const std::vector<std::string> lines = lines_of(ending.err);
   std::vector<size_t> errors;
   for (size_t i = 0; i < lines.size(); ++i)
