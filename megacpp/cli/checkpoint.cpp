@@ -15,6 +15,7 @@
 #include "megacpp/checkpoint/transform.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/memory/report.h"
@@ -161,7 +162,8 @@ Word convert_word() {
             declare_from(app, *flags, 1);
             app.add_option("--to", flags->to, "folder of the new one; must not exist")->required()->type_name("DIR");
             app.add_option("--type", flags->type, "of weights: f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}));
-            app.add_option("--shards", flags->shards, "files")->check(CLI::Range(1, 65536));
+            declare_number(app, {.name = "--shards", .range = schema::between(1, 65536), .help = "files"},
+                           flags->shards);
             app.add_flag("--weights-only", flags->weights_only, "leave out the state of the optimizer");
             CLI::Option* const merge =
                 app.add_flag("--merge", flags->merge, "LoRA adapters into the model, which then has none");

@@ -13,6 +13,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/data_words.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/progress_line.h"
@@ -30,7 +31,7 @@ struct TokenizeFlags {
   std::string out;
   std::string tokenizer = "bytes";
   std::string field = "text";
-  int threads = 0;
+  int64_t threads = 0;
   bool json = false;
 };
 
@@ -50,7 +51,7 @@ data::TokenizeProgress tokenize_with_progress(const data::Tokenizer& tokenizer, 
                         {.sources = flags.sources,
                          .out = out,
                          .text_field = flags.field,
-                         .threads = flags.threads > 0 ? flags.threads : runtime::available_threads(),
+                         .threads = flags.threads > 0 ? static_cast<int>(flags.threads) : runtime::available_threads(),
                          .on_progress =
                              [&](const data::TokenizeProgress& progress) {
                                if (!line.is_due()) return;
@@ -95,7 +96,8 @@ std::function<int()> declare_tokenize(CLI::App& app) {
   declare_written_path(app, "--out", flags->out, "prefix of the dataset: PREFIX.bin and PREFIX.idx")->required();
   app.add_option("--tokenizer", flags->tokenizer, "bytes, or a tokenizer's file or folder");
   app.add_option("--field", flags->field, "member of a .jsonl line that holds the text");
-  app.add_option("--threads", flags->threads, "0 = all cores")->check(CLI::Range(0, 1024));
+  declare_number(app, {.name = "--threads", .range = schema::between(0, 1024), .help = "0 = all cores"},
+                 flags->threads);
   app.add_flag("--json", flags->json, "print one JSON object");
   return [flags] { return tokenize(*flags); };
 }

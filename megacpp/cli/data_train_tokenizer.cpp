@@ -12,6 +12,7 @@
 #include "megacpp/cli/data_words.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/progress_line.h"
 #include "megacpp/data/bpe/trainer.h"
 #include "megacpp/runtime/processor.h"
@@ -25,20 +26,30 @@ struct TrainTokenizerFlags {
   std::string field = "text";
   int64_t vocab = 32'768;
   std::vector<std::string> special = {"<|endoftext|>"};
-  int threads = 0;
+  int64_t threads = 0;
   bool json = false;
 };
 
 std::vector<data::bpe::CountedWord> words_of(const TrainTokenizerFlags& flags, ProgressLine& progress) {
-  return data::bpe::count_words({.sources = flags.sources,
-                                 .text_field = flags.field,
-                                 .threads = flags.threads > 0 ? flags.threads : runtime::available_threads(),
-                                 .on_progress = [&](int64_t bytes, int64_t total) {
-                                   if (progress.is_due())
-                                     progress.print(fmt::format("counted words in {:.1f} of {:.1f} MB",
-                                                                static_cast<double>(bytes) / 1e6,
-                                                                static_cast<double>(total) / 1e6));
-                                 }});
+  return data::bpe::count_words(
+      {.sources = flags.sources,
+       .text_field = flags.field,
+       .threads = flags.threads > 0 ? static_cast<int>(flags.threads) : runtime::available_threads(),
+       .on_progress = [&](int64_t bytes, int64_t total) {
+         if (progress.is_due())
+           progress.print(fmt::format("counted words in {:.1f} of {:.1f} MB", static_cast<double>(bytes) / 1e6,
+                                      static_cast<double>(total) / 1e6));
+       }});
+}
+
+/// A tokenizer that is replaced is lost, and with it what was tokenized by it. What is no file is written through.
+void require_new_file(const std::string& out) {
+  base::require_writable(out);
+  MEGACPP_REQUIRE(!base::resolve_output(out).is_file || !base::exists(out), E1007,
+                  {.where = "--out",
+                   .got = out + " is there already",
+                   .wanted = "the name of a file that does not exist yet",
+                   .next = "remove it, or give another --out"});
 }
 
 int train_tokenizer(const TrainTokenizerFlags& flags) {
@@ -71,12 +82,19 @@ std::function<int()> declare_train_tokenizer(CLI::App& app) {
   auto flags = std::make_shared<TrainTokenizerFlags>();
   app.add_option("TEXT", flags->sources, "files, folders or globs; every line of a .jsonl file is a document")
       ->required();
-  app.add_option("--out", flags->out, "the file to write")->capture_default_str();
-  app.add_option("--vocab", flags->vocab, "tokens in all: 256 bytes, merges and special tokens")->capture_default_str();
+  app.add_option("--out", flags->out, "the file to write; must not exist")->capture_default_str();
+  declare_number(
+      app,
+      {.name = "--vocab", .range = schema::at_least(1), .help = "tokens in all: 256 bytes, merges and special tokens"},
+      flags->vocab)
+      ->default_str(std::to_string(flags->vocab));
   app.add_option("--special", flags->special, "special tokens; they get the highest ids")->capture_default_str();
   app.add_option("--field", flags->field, "the member of a .jsonl line that holds the text")->capture_default_str();
-  app.add_option("--threads", flags->threads, "0 = all cores; the result is the same for any number")
-      ->check(CLI::Range(0, 1024));
+  declare_number(app,
+                 {.name = "--threads",
+                  .range = schema::between(0, 1024),
+                  .help = "0 = all cores; the result is the same for any number"},
+                 flags->threads);
   app.add_flag("--json", flags->json, "print JSON");
   return [flags] { return train_tokenizer(*flags); };
 }

@@ -10,6 +10,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/model_source.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/memory/report.h"
@@ -23,7 +24,7 @@ struct ExportFlags {
   std::string cls;
   std::string dtype;
   std::string tokenizer;
-  int64_t shard_bytes = checkpoint::HfExportOptions{}.shard_bytes;
+  std::optional<int64_t> shard_bytes;
   bool json = false;
 };
 
@@ -68,8 +69,12 @@ Command export_command() {
                 ->check(CLI::IsMember({"f32", "bf16", "f16"}));
             declare_read_path(app, "--tokenizer", flags->tokenizer, "folder whose tokenizer files come along")
                 ->type_name("DIR");
-            app.add_option("--shard-bytes", flags->shard_bytes, "most bytes of one safetensors file")
-                ->check(CLI::PositiveNumber);
+            declare_number(app,
+                           {.name = "--shard-bytes",
+                            .range = schema::at_least(1),
+                            .help = "most bytes of one safetensors file; without it the files of the folder "
+                                    "they are from, or 5 GB"},
+                           [flags](int64_t bytes) { flags->shard_bytes = bytes; });
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return run_export(*flags); };
           }};

@@ -15,6 +15,7 @@
 #include "megacpp/cli/fit_confirm.h"
 #include "megacpp/cli/fit_report.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/print_log.h"
@@ -39,7 +40,7 @@ struct FitFlags {
   int64_t chips = 0;
   std::string grow;
   bool layouts = false;
-  size_t top = 10;
+  int64_t top = 10;
   int64_t tries = 0;  // 0: not said
   int64_t confirm = 0;
   int64_t time_limit = XlaFlags{}.time_limit;  // of a compiler that confirms
@@ -190,6 +191,27 @@ int run_fit(const FitFlags& flags) {
   return flags.grow.empty() ? search_layouts(flags, recipe, assumptions, catalog) : grow(flags, recipe, assumptions);
 }
 
+void declare_counts(CLI::App& app, FitFlags& flags) {
+  declare_number(app, {.name = "--top", .range = schema::between(1, 1000), .help = "rows beside the front"}, flags.top);
+  declare_number(
+      app,
+      {.name = "--tries",
+       .range = schema::between(1, 100'000),
+       .help = fmt::format("layouts to compile at most; else a small space whole, of a larger one {}", fit::kTries)},
+      flags.tries);
+  declare_number(app,
+                 {.name = "--confirm",
+                  .range = schema::between(0, 100),
+                  .help = "run the best so many for a few steps on host, ask the compiler of a TPU slice about them"},
+                 flags.confirm);
+  declare_number(app,
+                 {.name = "--time-limit",
+                  .range = schema::between(1, static_cast<double>(kLongestWait)),
+                  .help = "seconds that compiler may take for each"},
+                 flags.time_limit)
+      ->default_str(std::to_string(flags.time_limit));
+}
+
 }  // namespace
 
 Command fit_command() {
@@ -204,25 +226,16 @@ Command fit_command() {
             app.add_option("--hardware", flags->hardware,
                            "chips to plan for, e.g. v6e:16x16, h100:16, host:4; else hardware.target")
                 ->type_name("NAME");
-            app.add_option("--chips", flags->chips, "how many, where --hardware names a chip alone")
-                ->check(CLI::Range(int64_t{1}, plan::kMaxChips));
+            declare_number(app,
+                           {.name = "--chips",
+                            .range = schema::between(1, static_cast<double>(plan::kMaxChips)),
+                            .help = "how many, where --hardware names a chip alone"},
+                           flags->chips);
             CLI::Option* layouts = app.add_flag("--layouts", flags->layouts, "search the best layout (the default)");
             app.add_option("--grow", flags->grow, "keep the layout and search the largest batch or sequence")
                 ->check(CLI::IsMember({"batch", "sequence"}))
                 ->excludes(layouts);
-            app.add_option("--top", flags->top, "rows beside the front")->check(CLI::Range(size_t{1}, size_t{1000}));
-            app.add_option(
-                   "--tries", flags->tries,
-                   fmt::format("layouts to compile at most; else a small space whole, of a larger one {}", fit::kTries))
-                ->check(CLI::Range(int64_t{1}, int64_t{100000}));
-            app.add_option("--confirm", flags->confirm,
-                           "run the best N for a few steps on host, ask the compiler of a TPU slice about them")
-                ->type_name("N")
-                ->check(CLI::Range(int64_t{0}, int64_t{100}));
-            app.add_option("--time-limit", flags->time_limit, "seconds that compiler may take for each")
-                ->type_name("SECONDS")
-                ->check(CLI::Range(int64_t{1}, kLongestWait))
-                ->capture_default_str();
+            declare_counts(app, *flags);
             declare_catalog_flags(app, flags->catalog, "rank or correct by what earlier launches measured");
             declare_written_path(app, "--html", flags->html, "write a page with the picture and the table")
                 ->type_name("FILE");

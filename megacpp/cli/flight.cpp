@@ -11,6 +11,7 @@
 #include "megacpp/base/utf8.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/collectives/flight/flight_report.h"
@@ -118,8 +119,11 @@ Word flight_show_word() {
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<FlightFlags>();
             app.add_option("run", flags->run, "a run directory, or latest")->required()->type_name("DIR");
-            app.add_option("--calls", flags->calls, "of each chip, the newest first")
-                ->check(CLI::Range(int64_t{1}, collectives::kFlightCalls));
+            declare_number(app,
+                           {.name = "--calls",
+                            .range = schema::between(1, static_cast<double>(collectives::kFlightCalls)),
+                            .help = "of each chip, the newest first"},
+                           flags->calls);
             app.add_flag("--before", flags->before, "of the attempt before the last: a run that was started again");
             app.add_flag("--json", flags->json, "print them as JSON");
             return [flags] { return show_flight(*flags); };

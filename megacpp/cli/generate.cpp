@@ -4,6 +4,7 @@
 #include <memory>
 #include <sstream>
 
+#include <utility>
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -15,10 +16,12 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/model_source.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/data/tokenizer.h"
 
 namespace megacpp::cli {
+#include "megacpp/schema/value.h"
 namespace {
 
 struct GenerateFlags {
@@ -33,13 +36,20 @@ struct GenerateFlags {
 
 std::vector<int32_t> parse_ids(const std::string& text) {
   std::istringstream words(text);
+[[noreturn]] void refuse_ids(const std::string& got) {
+  base::raise(base::Code::E1102, {.where = "--ids",
+                                  .got = "'" + got + "'",
+                                  .wanted = "token ids, separated by spaces",
+                                  .next = "write --ids '1 5 7'"});
+}
+
   std::vector<int32_t> ids;
-  for (int32_t id = 0; words >> id;) ids.push_back(id);
-  MEGACPP_REQUIRE(words.eof() && !ids.empty(), E1102,
-                  {.where = "--ids",
-                   .got = "'" + text + "'",
-                   .wanted = "token ids, separated by spaces",
-                   .next = "write --ids '1 5 7'"});
+  for (std::string word; words >> word;) {
+    int64_t id = 0;
+    if (!schema::read_scalar(word, &id) || !std::in_range<int32_t>(id)) refuse_ids(word);
+    ids.push_back(static_cast<int32_t>(id));
+  }
+  if (ids.empty()) refuse_ids(text);
   return ids;
 }
 
@@ -161,7 +171,6 @@ Command generate_command() {
           .example = "megacpp generate exported --prompt 'int main' --max-tokens 100 --temperature 0.8 --top-p 0.95",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<GenerateFlags>();
-            train::Sampling& sampling = flags->request.sampling;
             declare_source(app, flags->source);
             CLI::Option* const prompt =
                 app.add_option("--prompt", flags->prompts, "text to continue; several are a batch");
@@ -169,19 +178,36 @@ Command generate_command() {
             CLI::Option* const ids =
                 app.add_option("--ids", flags->ids, "token ids to continue, e.g. '1 5 7', instead of texts");
             ids->take_all()->allow_extra_args(false)->excludes(prompt);
-            app.add_option("--max-tokens", flags->request.new_tokens, "new tokens to generate for each prompt, at most")
-                ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
-                ->capture_default_str();
+            declare_number(app,
+                           {.name = "--max-tokens",
+                            .range = schema::between(1, 1 << 24),
+                            .help = "new tokens to generate for each prompt, at most"},
+                           flags->request.new_tokens)
+                ->default_str(std::to_string(flags->request.new_tokens));
             declare_read_path(app, "--tokenizer", flags->tokenizer,
                               "file, or 'bytes'; without it that of the folder, or bytes")
                 ->excludes(ids);
-            app.add_option("--temperature", sampling.temperature, "0: always the most likely token");
-            app.add_option("--top-k", sampling.top_k, "choose among the k most likely tokens; 0: all");
-            app.add_option("--top-p", sampling.top_p, "choose among the most likely tokens of this probability");
-            app.add_option("--seed", sampling.seed, "of the choices: the same gives the same text");
+            declare_sampling(app, flags->request.sampling);
             declare_written_path(app, "--logits", flags->logits, "write the logits of every step (safetensors)")
                 ->type_name("FILE");
             app.add_flag("--json", flags->json, "print JSON");
+void declare_sampling(CLI::App& app, train::Sampling& sampling) {
+  declare_number(app,
+                 {.name = "--temperature", .range = schema::at_least(0), .help = "0: always the most likely token"},
+                 sampling.temperature);
+  declare_number(
+      app, {.name = "--top-k", .range = schema::at_least(0), .help = "choose among the k most likely tokens; 0: all"},
+      sampling.top_k);
+  declare_number(app,
+                 {.name = "--top-p",
+                  .range = {.low = 0, .high = 1, .low_excluded = true, .choices = {}},
+                  .help = "choose among the most likely tokens of this probability"},
+                 sampling.top_p);
+  declare_number(
+      app, {.name = "--seed", .range = schema::at_least(0), .help = "of the choices: the same gives the same text"},
+      [&sampling](int64_t seed) { sampling.seed = static_cast<uint64_t>(seed); });
+}
+
             return [flags] { return run_generate(*flags); };
           }};
 }

@@ -108,7 +108,26 @@ TEST_F(ModelCommandsTest, WhatGenerateCannotReadIsRefused) {
   EXPECT_NE(refusal({"--ids", "1 x"}).find("E1102"), std::string::npos);
   EXPECT_NE(refusal({"--ids", "256"}).find("E1102"), std::string::npos);
   EXPECT_NE(refusal({"--prompt", ""}).find("E1102"), std::string::npos);
-  EXPECT_NE(refusal({"--ids", "1", "--top-p", "2"}).find("E1003"), std::string::npos);
+  EXPECT_NE(refusal({"--ids", "1", "--top-p", "2"}).find("E1007"), std::string::npos);
+  for (const char* ids : {"1 99999999999999999999", "1 -99999999999999999999", "2147483648", "1 2.5", "0x10", "", " "})
+    EXPECT_NE(refusal({"--ids", ids}).find("E1102"), std::string::npos) << ids;
+}
+
+// The largest element of its tensor, by which nothing can be said of any token.
+TEST_F(ModelCommandsTest, WeightsWithANanAreNoModelToUse) {
+  json_of(run_command({"export", at("hybrid.yaml"), at("broken"), "--json"}));
+  const std::string file = at("broken/model.safetensors");
+  std::string bytes = base::read_file(file);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (size_t i = 0; i < 1024; ++i) std::memcpy(bytes.data() + bytes.size() - (i + 1) * sizeof nan, &nan, sizeof nan);
+  base::write_file_atomically(file, bytes);
+  for (const Words& words : {Words{"generate", at("broken"), "--prompt", "int main", "--max-tokens", "4"},
+                             {"generate", at("broken"), "--ids", "1", "--ids", "2", "--temperature", "0", "--json"},
+                             {"eval", at("broken"), "--text", at("held_out.txt")}}) {
+    const CommandResult result = run_command(words);
+    EXPECT_EQ(result.status, 2) << words[0];
+    EXPECT_NE(result.err.find("error E1302"), std::string::npos) << result.err;
+  }
 }
 
 TEST_F(ModelCommandsTest, LogitsThatCannotBeWrittenAreRefusedBeforeTheModelIsLoaded) {

@@ -14,6 +14,7 @@
 #include "megacpp/base/process.h"
 #include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/collectives/mpi/mpi_launch.h"
 #include "megacpp/launch/restarts.h"
@@ -117,9 +118,9 @@ Command run_command() {
           "  megacpp run -- train --resume runs/a",
       .declare = [](CLI::App& app) -> std::function<int()> {
         auto flags = std::make_shared<RunFlags>();
-        app.add_option("--restarts", flags->restarts, "at most so many")
-            ->check(CLI::Range(int64_t{0}, int64_t{1000000}))
-            ->capture_default_str();
+        declare_number(app, {.name = "--restarts", .range = schema::between(0, 1'000'000), .help = "at most so many"},
+                       flags->restarts)
+            ->default_str(std::to_string(flags->restarts));
         app.add_option("--launcher", flags->launcher,
                        "what starts the processes of the training, with its own flags, separated by spaces")
             ->type_name("WORDS");

@@ -13,6 +13,7 @@
 #include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/http/access.h"
@@ -26,7 +27,7 @@ struct ServeFlags {
   std::string runs;
   std::string address = "127.0.0.1";
   std::string token;
-  int port = 8077;
+  int64_t port = 8077;
   launch::CatalogChoice catalog;
 };
 
@@ -46,7 +47,7 @@ int serve_folder(const ServeFlags& flags, const std::filesystem::path& folder) {
   serve::RunIndex runs(folder);
   serve::Listen listen;
   listen.address = flags.address;
-  listen.port = flags.port;
+  listen.port = static_cast<int>(flags.port);
   listen.token = flags.token;
   const serve::Server server(listen, runs, flags.catalog);
   print_out("{}\n", server.url());
@@ -58,44 +59,46 @@ int serve_folder(const ServeFlags& flags, const std::filesystem::path& folder) {
 }
 
 int run_serve(const ServeFlags& flags) {
-  http::access_for(flags.address, flags.port, flags.token);
+  http::access_for(flags.address, static_cast<int>(flags.port), flags.token);
   return serve_folder(flags, served_folder(flags));
 }
 
 }  // namespace
 
 Command serve_command() {
-  return {.name = "serve",
-          .summary = "a dashboard of runs in the browser: live progress, comparison, memory, ceilings, catalog",
-          .example =
-              "megacpp serve\n"
-              "  megacpp serve --runs /data/runs --port 0\n"
-              "  megacpp serve --bind 0.0.0.0 --token $(head -c 24 /dev/urandom | base64 | tr -d '+/=')",
-          .declare = [](CLI::App& app) -> std::function<int()> {
-            auto flags = std::make_shared<ServeFlags>();
-            declare_read_path(
-                app, "--runs", flags->runs,
-                "folder of run directories, which is only read; without: runs, or what MEGACPP_RUNS names")
-                ->type_name("DIR");
-            app.add_option("--port", flags->port, "to listen on; 0 takes any that is free")
-                ->check(CLI::Range(0, 65535))
-                ->capture_default_str();
-            app.add_option("--bind", flags->address,
-                           "numeric address to listen on; others than this machine's own only with --token")
-                ->type_name("ADDR")
-                ->capture_default_str();
-            // An empty one, as a variable that is not set leaves it, is refused and not taken for none.
-            app.add_option_function<std::string>(
-                   "--token",
-                   [flags](const std::string& given) {
-                     http::require_token(given);
-                     flags->token = given;
-                   },
-                   "what every reader must know; the printed address has it")
-                ->type_name("T");
-            declare_catalog_flags(app, flags->catalog, "show one");
-            return [flags] { return run_serve(*flags); };
-          }};
+  return {
+      .name = "serve",
+      .summary = "a dashboard of runs in the browser: live progress, comparison, memory, ceilings, catalog",
+      .example =
+          "megacpp serve\n"
+          "  megacpp serve --runs /data/runs --port 0\n"
+          "  megacpp serve --bind 0.0.0.0 --token $(head -c 24 /dev/urandom | base64 | tr -d '+/=')",
+      .declare = [](CLI::App& app) -> std::function<int()> {
+        auto flags = std::make_shared<ServeFlags>();
+        declare_read_path(app, "--runs", flags->runs,
+                          "folder of run directories, which is only read; without: runs, or what MEGACPP_RUNS names")
+            ->type_name("DIR");
+        declare_number(
+            app,
+            {.name = "--port", .range = schema::between(0, 65535), .help = "to listen on; 0 takes any that is free"},
+            flags->port)
+            ->default_str(std::to_string(flags->port));
+        app.add_option("--bind", flags->address,
+                       "numeric address to listen on; others than this machine's own only with --token")
+            ->type_name("ADDR")
+            ->capture_default_str();
+        // An empty one, as a variable that is not set leaves it, is refused and not taken for none.
+        app.add_option_function<std::string>(
+               "--token",
+               [flags](const std::string& given) {
+                 http::require_token(given);
+                 flags->token = given;
+               },
+               "what every reader must know; the printed address has it")
+            ->type_name("T");
+        declare_catalog_flags(app, flags->catalog, "show one");
+        return [flags] { return run_serve(*flags); };
+      }};
 }
 
 }  // namespace megacpp::cli

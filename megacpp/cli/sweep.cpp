@@ -17,6 +17,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/recipe_flags.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/sweep_report.h"
 #include "megacpp/launch/runs_folder.h"
 #include "megacpp/sweep/sweep_result.h"
@@ -85,9 +86,12 @@ Command sweep_command() {
             app.add_option("--axis", flags->axis, "the key and its values; the first one is the baseline")
                 ->required()
                 ->type_name("KEY=A,B,...");
-            app.add_option("--repeats", flags->repeats, "runs of each value, in turn with the others")
-                ->check(CLI::Range(size_t{1}, sweep::kMostRepeats))
-                ->capture_default_str();
+            declare_number(app,
+                           {.name = "--repeats",
+                            .range = schema::between(1, static_cast<double>(sweep::kMostRepeats)),
+                            .help = "runs of each value, in turn with the others"},
+                           flags->repeats)
+                ->default_str(std::to_string(flags->repeats));
             app.add_option("--dir", flags->folder,
                            "folder of the sweep; one that was stopped goes on in it; without: sweep-NAME-KEY in runs, "
                            "or in the folder that MEGACPP_RUNS names")

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "megacpp/base/file.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/hw/tiled_layout.h"
@@ -45,10 +46,12 @@ void declare_xla_flags(CLI::App& app, XlaFlags& flags) {
   app.add_option("--target", flags.target,
                  "with --backend xla: compile ahead of time for this slice, none needed here: v6e:16x16")
       ->type_name("TOPOLOGY");
-  app.add_option("--time-limit", flags.time_limit, "seconds that may take before it is given up")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(int64_t{1}, kLongestWait))
-      ->capture_default_str();
+  declare_number(app,
+                 {.name = "--time-limit",
+                  .range = schema::between(1, static_cast<double>(kLongestWait)),
+                  .help = "seconds that may take before it is given up"},
+                 flags.time_limit)
+      ->default_str(std::to_string(flags.time_limit));
 }
 
 bool is_compiled_by_xla(const recipe::Recipe& recipe) { return runtime::backend_named(recipe.backend).emits_stablehlo; }
