@@ -2,9 +2,10 @@
 #include "megacpp/train/generate.h"
 
 #include <memory>
+#include <optional>
 #include <sstream>
-
 #include <utility>
+
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -15,13 +16,14 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/model_source.h"
-#include "megacpp/cli/output.h"
 #include "megacpp/cli/number_flag.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
+#include "megacpp/cli/progress_line.h"
 #include "megacpp/data/tokenizer.h"
+#include "megacpp/schema/value.h"
 
 namespace megacpp::cli {
-#include "megacpp/schema/value.h"
 namespace {
 
 struct GenerateFlags {
@@ -34,8 +36,6 @@ struct GenerateFlags {
   bool json = false;
 };
 
-std::vector<int32_t> parse_ids(const std::string& text) {
-  std::istringstream words(text);
 [[noreturn]] void refuse_ids(const std::string& got) {
   base::raise(base::Code::E1102, {.where = "--ids",
                                   .got = "'" + got + "'",
@@ -43,6 +43,8 @@ std::vector<int32_t> parse_ids(const std::string& text) {
                                   .next = "write --ids '1 5 7'"});
 }
 
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::istringstream words(text);
   std::vector<int32_t> ids;
   for (std::string word; words >> word;) {
     int64_t id = 0;
@@ -91,9 +93,12 @@ class Printer {
   Printer(const GenerateFlags& flags, const data::Tokenizer* tokenizer, const KeysWithoutEffect& unread)
       : flags_(flags), tokenizer_(tokenizer), unread_(unread) {}
 
+  /// Whether they are seen as they are made.
+  bool prints_tokens() const { return !flags_.json && flags_.request.prompts.size() == 1; }
+
   void on_token(int32_t token) const {
-    if (flags_.json || flags_.request.prompts.size() != 1) return;
-    write_output(text_of({&token, 1}));
+    if (!prints_tokens()) return;
+    write_bytes(text_of({&token, 1}));
     flush_output();
   }
 
@@ -119,6 +124,28 @@ class Printer {
   const GenerateFlags& flags_;
   const data::Tokenizer* tokenizer_;
   const KeysWithoutEffect& unread_;
+};
+
+/// How far the command is while it shows no text: a long prompt takes a while, and so do several.
+class ReadingProgress {
+ public:
+  ReadingProgress(const train::GenerateRequest& request, bool prints_tokens)
+      : prompt_(train::longest_prompt(request)), most_(request.new_tokens), prints_tokens_(prints_tokens) {
+    line_.emplace("generate");
+  }
+
+  void operator()(int64_t positions) {
+    const bool is_read = positions >= prompt_;
+    if (is_read && prints_tokens_) line_.reset();  // tokens go on behind it
+    if (!line_ || !line_->is_due()) return;
+    line_->print(is_read ? fmt::format("{} of at most {} tokens of each prompt", positions - prompt_, most_)
+                         : fmt::format("{} of {} tokens of the prompt read", positions, prompt_));
+  }
+
+ private:
+  int64_t prompt_, most_;
+  bool prints_tokens_;
+  std::optional<ProgressLine> line_;
 };
 
 void read_prompts(GenerateFlags& flags, const data::Tokenizer* tokenizer) {
@@ -151,7 +178,9 @@ int run_generate(GenerateFlags& flags) {
                           .compute = source.recipe.train.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32});
   const Printer printer(flags, tokenizer.get(), unread);
   LogitsFile logits(flags.logits);
+  ReadingProgress progress(flags.request, printer.prints_tokens());
   flags.request.on_token = [&](size_t, int32_t token) { printer.on_token(token); };
+  flags.request.on_read = [&](int64_t positions) { progress(positions); };
   if (!flags.logits.empty()) flags.request.on_logits = [&](int64_t, std::span<const float> row) { logits.add(row); };
   const train::Generated generated = train::generate(decoder, flags.request);
   printer.at_end(generated);
@@ -161,6 +190,23 @@ int run_generate(GenerateFlags& flags) {
   print_err("{} tokens read of {} sequences, {} generated in {:.2f} s, {:.0f} tokens/s\n", generated.positions,
             sequences, made, generated.seconds, static_cast<double>(made) / generated.seconds);
   return 0;
+}
+
+void declare_sampling(CLI::App& app, train::Sampling& sampling) {
+  declare_number(app,
+                 {.name = "--temperature", .range = schema::at_least(0), .help = "0: always the most likely token"},
+                 sampling.temperature);
+  declare_number(
+      app, {.name = "--top-k", .range = schema::at_least(0), .help = "choose among the k most likely tokens; 0: all"},
+      sampling.top_k);
+  declare_number(app,
+                 {.name = "--top-p",
+                  .range = {.low = 0, .high = 1, .low_excluded = true, .choices = {}},
+                  .help = "choose among the most likely tokens of this probability"},
+                 sampling.top_p);
+  declare_number(
+      app, {.name = "--seed", .range = schema::at_least(0), .help = "of the choices: the same gives the same text"},
+      [&sampling](int64_t seed) { sampling.seed = static_cast<uint64_t>(seed); });
 }
 
 }  // namespace
@@ -191,23 +237,6 @@ Command generate_command() {
             declare_written_path(app, "--logits", flags->logits, "write the logits of every step (safetensors)")
                 ->type_name("FILE");
             app.add_flag("--json", flags->json, "print JSON");
-void declare_sampling(CLI::App& app, train::Sampling& sampling) {
-  declare_number(app,
-                 {.name = "--temperature", .range = schema::at_least(0), .help = "0: always the most likely token"},
-                 sampling.temperature);
-  declare_number(
-      app, {.name = "--top-k", .range = schema::at_least(0), .help = "choose among the k most likely tokens; 0: all"},
-      sampling.top_k);
-  declare_number(app,
-                 {.name = "--top-p",
-                  .range = {.low = 0, .high = 1, .low_excluded = true, .choices = {}},
-                  .help = "choose among the most likely tokens of this probability"},
-                 sampling.top_p);
-  declare_number(
-      app, {.name = "--seed", .range = schema::at_least(0), .help = "of the choices: the same gives the same text"},
-      [&sampling](int64_t seed) { sampling.seed = static_cast<uint64_t>(seed); });
-}
-
             return [flags] { return run_generate(*flags); };
           }};
 }

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -21,6 +23,7 @@ namespace {
 using testing_support::CommandResult;
 using testing_support::json_of;
 using testing_support::run_command;
+using Words = std::vector<std::string>;
 
 class ModelCommandsTest : public testing::Test {
  protected:
@@ -142,8 +145,6 @@ TEST_F(ModelCommandsTest, HelpShowsHowManyTokensAreGenerated) {
   EXPECT_NE(help.out.find("new tokens to generate"), std::string::npos) << help.out;
   EXPECT_NE(help.out.find("64"), std::string::npos) << "the default";
 }
-
-using Words = std::vector<std::string>;
 
 base::Json result_of(Words words, const Words& settings) {
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});

@@ -375,6 +375,11 @@ const std::vector<Gate>& all_gates() {
 
 }  // namespace
 
+int64_t shortest_sequence(const Recipe& recipe, int64_t tokens) {
+  const SequenceSplit split = split_of(recipe.model, recipe.layout);
+  return std::max(split.least, (tokens + split.pieces - 1) / split.pieces * split.pieces);
+}
+
 std::vector<base::Code> gate_codes() {
   std::vector<base::Code> codes;
   for (const Gate& gate : all_gates()) codes.push_back(gate.code);

@@ -22,6 +22,9 @@ struct Refused {
 };
 std::optional<Refused> refusal(const recipe::Recipe& recipe);
 
+/// The shortest sequence of at least `tokens` that the recipe's layout can split.
+int64_t shortest_sequence(const recipe::Recipe& recipe, int64_t tokens);
+
 /// What the gates refuse: the code of each kind once, sorted.
 std::vector<base::Code> gate_codes();
 

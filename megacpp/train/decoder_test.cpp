@@ -215,6 +215,31 @@ TEST(GenerateTest, TheSameSeedGivesTheSameTokensAndAnEndStops) {
   EXPECT_EQ(ended.back(), first[3]);
 }
 
+// What a command shows while it reads: every chunk, then every token.
+TEST(GenerateTest, ItSaysHowFarThePromptsAreRead) {
+  const recipe::Model model = testing_support::small_model("hybrid", "AEMR");
+  GenerateRequest request{.prompts = {{1, 2, 3, 4, 5, 6}}, .new_tokens = 2, .sampling = {.temperature = 0}};
+  std::vector<int64_t> read;
+  request.on_read = [&](int64_t positions) { read.push_back(positions); };
+  Decoder decoder(model, random_weights(model),
+                  {.sequences = 1, .length = longest_sequence(request), .prompt = 6, .threads = 1});
+  const Generated generated = generate(decoder, request);
+  ASSERT_EQ(decoder.chunk(), 6);
+  EXPECT_EQ(read, (std::vector<int64_t>{6, 7}));
+  EXPECT_EQ(generated.positions, 7);
+}
+
+TEST(GenerateTest, NothingIsChosenByLogitsThatAreNotFinite) {
+  const recipe::Model model = testing_support::small_model("hybrid", "AEMR");
+  checkpoint::TensorMap weights = random_weights(model);
+  weights.begin()->second.data[0] = std::numeric_limits<float>::quiet_NaN();
+  Decoder decoder(model, weights, {.sequences = 1, .length = 8, .threads = 1});
+  size_t made = 0;
+  const GenerateRequest request{.prompts = {{1, 2}}, .new_tokens = 4, .on_token = [&](size_t, int32_t) { ++made; }};
+  testing_support::problem_of(base::Code::E1302, [&] { generate(decoder, request); });
+  EXPECT_EQ(made, 0U);
+}
+
 TEST(GenerateTest, PromptsThatCannotBeReadAreRefused) {
   const recipe::Model model = testing_support::small_model("attention", "A");
   Decoder decoder(model, random_weights(model), {.sequences = 1, .length = 8, .threads = 1});

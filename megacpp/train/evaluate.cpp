@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <memory>
 #include <numbers>
 #include <numeric>
@@ -13,6 +14,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/model/model.h"
+#include "megacpp/plan/gates.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/train/load_state.h"
@@ -34,27 +36,36 @@ class TokenPairs {
 
   /// E1101 for fewer than two tokens.
   TokenPairs(const EvaluateRequest& request, int64_t vocab) : request_(request), vocab_(vocab) {
-    const bool has_one = read(current_);
-    is_at_end_ = !read(following_);
-    MEGACPP_REQUIRE(!is_at_end_, E1101,
+    read_ahead(1);
+    MEGACPP_REQUIRE(!is_at_end(), E1101,
                     {.where = "held-out text",
-                     .got = has_one ? "1 token" : "no token",
+                     .got = ahead_.empty() ? "no token" : "1 token",
                      .wanted = "at least two: one to predict the next from",
                      .next = "give a longer text"});
   }
 
   /// Whether the current token is the last.
-  bool is_at_end() const { return is_at_end_; }
-  const Token& current() const { return current_; }
-  const Token& following() const { return following_; }
+  bool is_at_end() const { return ahead_.size() < 2; }
+  const Token& current() const { return ahead_[0]; }
+  const Token& following() const { return ahead_[1]; }
   void advance() {
-    current_ = following_;
-    is_at_end_ = !read(following_);
+    ahead_.pop_front();
+    read_ahead(1);
+  }
+  /// Pairs that are left, counted up to `most`: so many tokens are then in memory.
+  int64_t left(int64_t most) {
+    read_ahead(most);
+    return std::min(most, std::ssize(ahead_) - 1);
   }
 
  private:
+  void read_ahead(int64_t pairs) {
+    while (std::ssize(ahead_) <= pairs && read()) {
+    }
+  }
+
   /// False where there is none.
-  bool read(Token& token) {
+  bool read() {
     while (at_ == tokens_.size()) {
       tokens_.clear();
       at_ = 0;
@@ -62,7 +73,7 @@ class TokenPairs {
       if (is_over_) return false;
       ++document_;
     }
-    token = {tokens_[at_++], document_};
+    const Token& token = ahead_.emplace_back(Token{tokens_[at_++], document_});
     MEGACPP_REQUIRE(token.id >= 0 && token.id < vocab_, E1102,
                     {.where = "held-out text",
                      .got = fmt::format("id {}", token.id),
@@ -77,9 +88,19 @@ class TokenPairs {
   size_t at_ = 0;                     // the next of them
   int32_t document_ = 0;
   bool is_over_ = false;  // there is no other document
-  Token current_ = {}, following_ = {};
-  bool is_at_end_ = false;
+  std::deque<Token> ahead_ = {};
 };
+
+/// Sequences as long as the text, where it is shorter, and as many as it has: more would be padding.
+recipe::Recipe fitted_to(const recipe::Recipe& recipe, TokenPairs& pairs) {
+  recipe::Recipe fitted = recipe;
+  int64_t &batch = fitted.train.batch, &sequence = fitted.train.sequence;
+  const int64_t left = pairs.left(batch * sequence);
+  if (left < sequence) sequence = std::min(sequence, plan::shortest_sequence(recipe, left));
+  const int64_t least = recipe.layout.data_parallel * recipe.layout.expert_parallel;
+  batch = std::min(batch, std::max(least, (left + sequence - 1) / sequence));
+  return fitted;
+}
 
 /// A pipeline runs its stages along a schedule with backward passes; elsewhere there is the forward pass alone.
 compile::Compiled compile_loss(const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target) {
@@ -88,6 +109,14 @@ compile::Compiled compile_loss(const recipe::Recipe& recipe, const plan::Plan& p
       model::build_forward(recipe.model, {recipe.train.batch, recipe.train.sequence, compute}, plan);
   if (plan.stages == 1) return compile::compile_forward(std::move(forward), plan, target);
   return compile::compile_gradients({.forward = std::move(forward), .plan = plan}, target);
+}
+
+void require_finite(double loss, int64_t predicted) {
+  MEGACPP_REQUIRE(std::isfinite(loss), E1302,
+                  {.where = fmt::format("held-out text, behind token {}", predicted),
+                   .got = fmt::format("loss {}", loss),
+                   .wanted = "a finite loss",
+                   .next = "use weights without NaN and infinity: those of an earlier checkpoint, or get them again"});
 }
 
 /// The rows of one batch: [sequences, length] each.
@@ -120,7 +149,9 @@ class Evaluator {
       if (state_->stages("batch.segments")) stage("batch.segments", rows.segments);
       if (state_->stages("batch.document_positions")) stage("batch.document_positions", rows.document_positions);
       run_->run_step(runtime::StepMode::plain);
-      nats += state_->output(kLoss).begin()->second.at(0) * static_cast<double>(rows.counted);
+      const double loss = state_->output(kLoss).begin()->second.at(0);
+      require_finite(loss, predicted);
+      nats += loss * static_cast<double>(rows.counted);
       predicted += rows.counted;
       if (on_batch) on_batch(predicted);
     }
@@ -173,7 +204,8 @@ Evaluation evaluate(const recipe::Recipe& recipe, const checkpoint::TensorMap& w
                     const EvaluateRequest& request) {
   TokenPairs pairs(request,
                    recipe.model.vocab);  // before the model is compiled: a text that is too short costs no time
-  return Evaluator(recipe, weights).run(pairs, request.on_batch);
+  const recipe::Recipe fitted = fitted_to(recipe, pairs);
+  return Evaluator(fitted, weights).run(pairs, request.on_batch);
 }
 
 }  // namespace megacpp::train

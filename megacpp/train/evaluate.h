@@ -26,8 +26,9 @@ struct Evaluation {
   double bits_per_byte(int64_t bytes) const;
 };
 
-/// In batches of recipe.train.batch sequences of recipe.train.sequence tokens. E1101 for fewer than two tokens, E1102
-/// for ids outside the vocabulary, E1203 for weights that are not the model's.
+/// In batches of recipe.train.batch sequences of recipe.train.sequence tokens; of a text that does not fill one, as
+/// long as the text is and as many as it has. E1101 for fewer than two tokens, E1102 for ids outside the vocabulary,
+/// E1203 for weights that are not the model's, E1302 where the loss is not finite.
 Evaluation evaluate(const recipe::Recipe& recipe, const checkpoint::TensorMap& weights, const EvaluateRequest& request);
 
 }  // namespace megacpp::train

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -98,6 +99,32 @@ TEST(EvaluateTest, DocumentsFollowEachOtherWithoutAGap) {
       evaluate(recipe, weights, reading({{}, part(0, 1), part(1, 20), {}, part(20, 65), part(65, 70)}));
   EXPECT_EQ(parts.tokens, whole.tokens);
   EXPECT_EQ(parts.loss, whole.loss);
+}
+
+// Sequences of the recipe's length would take more memory than any machine has.
+TEST(EvaluateTest, SequencesAreNoLongerThanTheTextAndNoMoreThanItHas) {
+  recipe::Recipe recipe = recipe_of(testing_support::small_model("hybrid", "AEMR"));
+  const checkpoint::TensorMap weights = initial_weights(recipe.model);
+  const std::vector<int32_t> tokens = text(30);
+  recipe.train.sequence = 29;
+  const double expected = evaluate(recipe, weights, reading({tokens})).loss;
+  recipe.train.sequence = int64_t{1} << 30;
+  recipe.train.batch = 1 << 10;
+  std::vector<int64_t> batches;
+  EvaluateRequest request = reading({tokens});
+  request.on_batch = [&](int64_t predicted) { batches.push_back(predicted); };
+  EXPECT_NEAR(evaluate(recipe, weights, request).loss, expected, 1e-6);
+  EXPECT_EQ(batches, std::vector<int64_t>{29});
+  recipe.layout.context_parallel = 2;  // a sequence that it can split: a little longer than the text
+  recipe.layout.data_parallel = 2;
+  EXPECT_NEAR(evaluate(recipe, weights, reading({tokens})).loss, expected, 1e-5);
+}
+
+TEST(EvaluateTest, ALossThatIsNotFiniteIsRefused) {
+  const recipe::Recipe recipe = recipe_of(testing_support::small_model("hybrid", "AEMR"));
+  checkpoint::TensorMap weights = initial_weights(recipe.model);
+  weights.begin()->second.data[0] = std::numeric_limits<float>::quiet_NaN();
+  testing_support::problem_of(base::Code::E1302, [&] { evaluate(recipe, weights, reading({text(30)})); });
 }
 
 TEST(EvaluateTest, LayoutsGiveTheSameLoss) {

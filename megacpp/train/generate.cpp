@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <utility>
@@ -31,6 +32,16 @@ void check_prompts(const GenerateRequest& request, int64_t vocab) {
   }
 }
 
+/// A choice by them would be the same token for ever, or none.
+void require_finite(std::span<const float> logits, size_t sequence, int64_t position) {
+  const auto bad = std::ranges::find_if_not(logits, [](float logit) { return std::isfinite(logit); });
+  MEGACPP_REQUIRE(bad == logits.end(), E1302,
+                  {.where = fmt::format("prompt {}, after token {}", sequence, position),
+                   .got = fmt::format("{} as the logit of token {}", *bad, bad - logits.begin()),
+                   .wanted = "finite logits",
+                   .next = "use weights without NaN and infinity: those of an earlier checkpoint, or get them again"});
+}
+
 /// One sequence on its way: its prompt, then what was generated.
 class Sequence {
  public:
@@ -49,6 +60,7 @@ class Sequence {
 
   void take(std::span<const float> logits, int64_t position, Sampler& sampler) {
     if (is_done_ || position + 1 < std::ssize(prompt_)) return;
+    require_finite(logits, index_, position);
     const int32_t token = sampler.choose(logits, static_cast<int64_t>(index_), position);
     tokens_.push_back(token);
     is_done_ = token == request_.end || std::ssize(tokens_) == request_.new_tokens;
@@ -84,6 +96,7 @@ class Batch {
     for (size_t i = 0; i < sequences_.size(); ++i)
       for (size_t t = 0; t < chunk; ++t) ids_[i * chunk + t] = sequences_[i].at(first + static_cast<int64_t>(t));
     const std::span<const float> logits = decoder_.read_chunk(ids_);
+    if (request_.on_read) request_.on_read(first + static_cast<int64_t>(chunk));
     for (size_t t = 0; t < chunk; ++t) {
       if (!request_.on_logits && t + 1 < chunk) continue;  // nothing is chosen inside of prompts
       for (size_t i = 0; i < sequences_.size(); ++i)
@@ -95,7 +108,9 @@ class Batch {
   void read_token(int64_t position) {
     const std::span<int32_t> ids = std::span(ids_).first(sequences_.size());
     std::ranges::transform(sequences_, ids.begin(), [position](const Sequence& each) { return each.at(position); });
-    take(decoder_.step(ids), position);
+    const std::span<const float> logits = decoder_.step(ids);
+    if (request_.on_read) request_.on_read(position + 1);
+    take(logits, position);
   }
 
   std::vector<std::vector<int32_t>> tokens() && {
@@ -125,10 +140,12 @@ class Batch {
 
 }  // namespace
 
-int64_t longest_sequence(const GenerateRequest& request) {
+int64_t longest_sequence(const GenerateRequest& request) { return longest_prompt(request) + request.new_tokens; }
+
+int64_t longest_prompt(const GenerateRequest& request) {
   size_t longest = 0;
   for (const std::vector<int32_t>& prompt : request.prompts) longest = std::max(longest, prompt.size());
-  return static_cast<int64_t>(longest) + request.new_tokens;
+  return static_cast<int64_t>(longest);
 }
 
 int64_t shortest_prompt(const GenerateRequest& request) {

@@ -23,6 +23,8 @@ struct GenerateRequest {
   std::function<void(size_t sequence, int32_t token)> on_token = {};
   /// [sequences, vocab], after the token at `position` of each sequence.
   std::function<void(int64_t position, std::span<const float> logits)> on_logits = {};
+  /// When so many tokens of each sequence have been read, before one is chosen by them.
+  std::function<void(int64_t positions)> on_read = {};
 };
 
 struct Generated {
@@ -33,10 +35,12 @@ struct Generated {
 
 /// Tokens of the longest sequence that the request can make.
 int64_t longest_sequence(const GenerateRequest& request);
-/// Tokens of the shortest prompt.
+/// Tokens of the shortest prompt, and of the longest.
 int64_t shortest_prompt(const GenerateRequest& request);
+int64_t longest_prompt(const GenerateRequest& request);
 
-/// The decoder is reset first. E1102 for an empty prompt and for ids outside the vocabulary.
+/// The decoder is reset first. E1102 for an empty prompt and for ids outside the vocabulary, E1302 where a token is to
+/// be chosen by logits that are not finite.
 Generated generate(Decoder& decoder, const GenerateRequest& request);
 
 }  // namespace megacpp::train
