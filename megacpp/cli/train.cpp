@@ -27,6 +27,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/given_flags.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/pass_flags.h"
 #include "megacpp/cli/path_flag.h"
@@ -41,6 +42,7 @@
 #include "megacpp/data/open_source.h"
 #include "megacpp/launch/features.h"
 #include "megacpp/launch/over_processes.h"
+#include "megacpp/launch/run_data.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/launch/run_inputs.h"
 #include "megacpp/launch/training.h"
@@ -69,6 +71,7 @@ struct TrainFlags {
   metrics::ExportChoice exports;
   std::string run_dir;
   std::optional<std::string> resume;  // a run directory, a checkpoint or "latest"
+  bool allows_changed_data = false;   // of a run that goes on
   std::string from;                   // a Hugging Face folder, or as `resume`; empty: weights are drawn
   launch::GivenFlags given = {};      // all of them
 };
@@ -233,11 +236,12 @@ void print_directory(const Request& request, const TrainFlags& flags, const laun
 }
 
 // What runs, at the rung where it runs; a run that cannot go on leaves the files of its directory as they are.
-void write_what_runs(const Request& request, launch::Launch& launch) {
+void write_what_runs(const Request& request, launch::Launch& launch, const data::TokenSource& source) {
   const launch::RunDirectory& directory = *request.directory;
   if (request.from) checkpoint::copy_tokenizer_files(request.from->folder, directory.path());
   directory.write_recipe(recipe::print(launch.recipe()));
   directory.write_plan(base::to_text(run_plan_json(launch), 2));
+  directory.write_data(launch::data_text(source));
   const lineage::Lineage& lineage = launch.lineage();
   if (!lineage.lock_file.empty() && lineage.unread.empty()) directory.keep_lock(lineage.lock_file);
 }
@@ -298,6 +302,13 @@ std::string trace_of_all(const TrainFlags& flags, launch::Launch& launch, const 
       launch.agreement().of_all("trace", train::chrome_events(train::traces_of(*started.run, started.compiled->mesh))));
 }
 
+// Samples go on where the run stopped: in other data they would be others, of which some may have been seen.
+void check_data(const std::filesystem::path& run, const data::TokenSource& source, bool allows_changes) {
+  if (!allows_changes) return launch::require_same_data(run, source);
+  if (const std::optional<std::string> change = launch::changed_data(run, source))
+    print_line({.topic = "data", .text = "other than the run had so far: " + *change});
+}
+
 // On every process, or none goes on. The first one has the run directory from here on: a folder that cannot be written,
 // or that another process trains in, costs no time, and who supervises the run sees that it has begun.
 std::unique_ptr<data::TokenSource> open_inputs(Request& request, const TrainFlags& flags) {
@@ -307,6 +318,8 @@ std::unique_ptr<data::TokenSource> open_inputs(Request& request, const TrainFlag
     if (!request.directory && launch::is_first_process())
       request.directory.emplace(launch::RunDirectory::create(flags.run_dir, recipe.name));
     source = data::open_source(recipe.data);
+    if (request.checkpoint && launch::is_first_process())
+      check_data(request.directory->path(), *source, flags.allows_changed_data);
   });
   return source;
 }
@@ -375,7 +388,7 @@ int run_train(const TrainFlags& flags) {
     const std::vector<base::TimedPart> parts = clock.all();
     print_err("start      {}\n", base::to_text(parts));
     recorder.begin(parts);
-    write_what_runs(request, launch);
+    write_what_runs(request, launch, *source);
     running.exports.begin(request.directory->path(), first_step_of(request));
   };
   const launch::Trained trained = train_recorded(launch, *source, options, recorder);
@@ -415,6 +428,8 @@ Command train_command() {
                 ->type_name("DIR")
                 ->default_str("latest")
                 ->expected(0, 1);
+            app.add_flag("--allow-changed-data", flags->allows_changed_data,
+                         "with --resume: go on although the text or the datasets are not those of the run so far");
             declare_read_path(
                 app, "--from", flags->from,
                 "start with the weights of a Hugging Face folder, a run, one of its checkpoints, or latest; "
@@ -429,11 +444,13 @@ Command train_command() {
             declare_catalog_flags(app, flags->catalog, "ask or tell it");
             app.add_flag("--tensorboard", flags->exports.tensorboard,
                          "write event files into the run's folder; see them with: tensorboard --logdir runs");
-            app.add_option_function<int>(
-                   "--metrics-port", [flags](const int& port) { flags->exports.metrics_port = port; },
-                   "serve metrics for Prometheus at this port of 127.0.0.1 while the run lasts; 0: any that is free")
-                ->type_name("PORT")
-                ->check(CLI::Range(0, 65535));
+            declare_number(
+                app,
+                {.name = "--metrics-port",
+                 .range = schema::between(0, 65535),
+                 .help = "serve metrics for Prometheus at this port of 127.0.0.1 while the run lasts; 0: any that "
+                         "is free"},
+                [flags](int64_t port) { flags->exports.metrics_port = static_cast<int>(port); });
             declare_written_path(app, "--trace", flags->trace,
                                  "write a timeline of the first steps: chrome://tracing, ui.perfetto.dev")
                 ->type_name("FILE");

@@ -89,6 +89,15 @@ uint64_t Blend::fingerprint() const {
   return hash;
 }
 
+std::vector<SourcePart> Blend::parts() const {
+  if (parts_.size() == 1) return parts_[0].source->parts();
+  std::vector<SourcePart> parts;
+  for (size_t i = 0; i < parts_.size(); ++i)
+    for (SourcePart& part : parts_[i].source->parts())
+      parts.push_back({.name = fmt::format("{:.1f}% {}", 100 * share(i), part.name), .fingerprint = part.fingerprint});
+  return parts;
+}
+
 std::string Blend::describe() const {
   if (parts_.size() == 1) return parts_[0].source->describe();
   std::string text;

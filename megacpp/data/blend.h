@@ -24,6 +24,8 @@ class Blend : public TokenSource {
   void read(const Draw& draw, int64_t sample, std::span<int32_t> tokens, std::span<int32_t> segments) const override;
   int64_t vocabulary() const override;
   uint64_t fingerprint() const override;
+  /// Those of its sources, each with its share where there are several: "70.0% docs".
+  std::vector<SourcePart> parts() const override;
   std::string describe() const override;
 
   /// Which source sample `sample` is of, and which of its samples it is.

@@ -51,6 +51,7 @@ class IndexedDataset : public TokenSource {
   void read(const Draw& draw, int64_t sample, std::span<int32_t> tokens, std::span<int32_t> segments) const override;
   int64_t vocabulary() const override { return 0; }
   uint64_t fingerprint() const override { return fingerprint_; }
+  std::vector<SourcePart> parts() const override { return {{.name = name_, .fingerprint = fingerprint_}}; }
   std::string describe() const override;
 
   const TokenIndex& index() const { return index_; }

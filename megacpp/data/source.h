@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace megacpp::data {
 
@@ -27,6 +28,12 @@ struct Draw {
   Part part = Part::training;
 };
 
+/// A file or a dataset of a source.
+struct SourcePart {
+  std::string name;
+  uint64_t fingerprint = 0;
+};
+
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
@@ -43,6 +50,9 @@ class TokenSource {
 
   /// Of all that decides what is read: another number, other data.
   virtual uint64_t fingerprint() const = 0;
+
+  /// What it is made of, to tell which part has changed: another fingerprint here, another one of the whole.
+  virtual std::vector<SourcePart> parts() const { return {{.name = describe(), .fingerprint = fingerprint()}}; }
 
   /// For people: "1.2 MB of text from 3 files".
   virtual std::string describe() const = 0;

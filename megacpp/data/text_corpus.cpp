@@ -127,6 +127,17 @@ uint64_t TextCorpus::fingerprint() const {
   return XXH64(document_begins.data(), document_begins.size() * sizeof(int64_t), of_text);
 }
 
+std::vector<SourcePart> TextCorpus::parts() const {
+  std::vector<SourcePart> parts;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const bool is_last = i + 1 == files.size();
+    const auto begin = static_cast<size_t>(document_begins[i]);
+    const size_t end = is_last ? bytes.size() : static_cast<size_t>(document_begins[i + 1]);
+    parts.push_back({.name = files[i], .fingerprint = XXH64(bytes.data() + begin, end - begin, 0)});
+  }
+  return parts;
+}
+
 std::string TextCorpus::describe() const {
   return fmt::format("{:.1f} MB from {}", static_cast<double>(bytes.size()) / 1e6,
                      base::counted(std::ssize(files), "file"));

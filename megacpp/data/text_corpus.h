@@ -27,6 +27,7 @@ struct TextCorpus : TokenSource {
   void read(const Draw& draw, int64_t sample, std::span<int32_t> tokens, std::span<int32_t> segments) const override;
   int64_t vocabulary() const override { return kByteVocabulary; }
   uint64_t fingerprint() const override;
+  std::vector<SourcePart> parts() const override;  // a file each
   std::string describe() const override;
 
   /// Where in the text a sample begins.

@@ -22,6 +22,7 @@
 #include "megacpp/base/path.h"
 #include "megacpp/base/utc_time.h"
 #include "megacpp/checkpoint/manifest.h"
+#include "megacpp/launch/run_data.h"
 #include "megacpp/launch/runs_folder.h"
 #include "megacpp/lineage/lock_file.h"
 #include "megacpp/train/step_log.h"
@@ -161,6 +162,8 @@ void RunDirectory::write_recipe(const std::string& yaml) const {
 void RunDirectory::write_plan(const std::string& json) const {
   base::write_file_atomically(path_ / "plan.json", json + "\n");
 }
+
+void RunDirectory::write_data(const std::string& json) const { base::write_file_atomically(data_file_of(path_), json); }
 
 void RunDirectory::keep_lock(const std::filesystem::path& lock_file) const {
   const std::filesystem::path own = path_ / lineage::kLockName;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of one run, and all that a run leaves: recipe.yaml (resolved), plan.json, log.jsonl (every metric of every
-// logged step, a line each), checkpoints/, tokenizer files of the model it started with, and the lock file that it was
-// compared with. One process at a time owns it: it is locked from create() or open() until the object or the process
-// ends, however that ends. A folder that was made for a run which then left nothing is removed.
+// The folder of one run, and all that a run leaves: recipe.yaml (resolved), plan.json, data.json (run_data.h),
+// log.jsonl (every metric of every logged step, a line each), checkpoints/, tokenizer files of the model it started
+// with, and the lock file that it was compared with. One process at a time owns it: it is locked from create() or
+// open() until the object or the process ends, however that ends. A folder that was made for a run which then left
+// nothing is removed.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,7 @@ class RunDirectory {
   /// fails before leaves the link as it was.
   void write_recipe(const std::string& yaml) const;
   void write_plan(const std::string& json) const;
+  void write_data(const std::string& json) const;
   /// A copy of the lock file, beside the run's recipe: a run that goes on is compared with it again.
   void keep_lock(const std::filesystem::path& lock_file) const;
 

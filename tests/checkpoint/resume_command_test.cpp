@@ -78,6 +78,37 @@ TEST(ResumeCommandTest, ABlendOfDatasetsGoesOnAtItsSample) {
   EXPECT_NE(losses_of(folder / "whole"), losses_of(folder / "other"));
 }
 
+// Its samples are those of the text that it began with: in another one they would be others.
+TEST(ResumeCommandTest, ARunGoesOnWithOtherDataOnlyWhereThatIsAskedFor) {
+  const TemporaryFolder folder;
+  const std::string text = (folder / "text").string(), run = (folder / "run").string();
+  std::filesystem::create_directories(text);
+  for (const char* name : {"/kept.txt", "/edited.txt"})
+    base::write_file_atomically(text + name, std::string(400, 'a') + name);
+  ASSERT_EQ(run_command(tiny_train(run, {"train.steps=2", "data.text=[" + text + "]"})).status, 0);
+  const std::vector<std::string> resume = {"train", "--resume", run, "--set", "train.steps=4"};
+  base::write_file_atomically(text + "/edited.txt", std::string(400, 'b') + "/edited.txt");
+  base::write_file_atomically(text + "/new.txt", "more");
+  const CommandResult refused = run_command(resume);
+  EXPECT_EQ(refused.status, 2) << refused.err;
+  EXPECT_TRUE(has(refused.err, "error E1007")) << refused.err;
+  EXPECT_TRUE(has(refused.err, "changed: " + text + "/edited.txt; new: " + text + "/new.txt")) << refused.err;
+  EXPECT_TRUE(has(refused.err, "--allow-changed-data")) << refused.err;
+  EXPECT_EQ(losses_of(run).size(), 2U) << "nothing was trained";
+  std::vector<std::string> allowed = resume;
+  allowed.push_back("--allow-changed-data");
+  const CommandResult other = run_command(allowed);
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_TRUE(has(other.err, "other than the run had so far: changed: ")) << other.err;
+  EXPECT_EQ(losses_of(run).size(), 4U);
+  const CommandResult again = run_command({"train", "--resume", run, "--set", "train.steps=5"});
+  EXPECT_EQ(again.status, 0) << "these are its data now\n" << again.err;
+  // A run of an earlier version does not say what its data were.
+  std::filesystem::remove(run + "/data.json");
+  base::write_file_atomically(text + "/new.txt", "other");
+  EXPECT_EQ(run_command({"train", "--resume", run, "--set", "train.steps=6"}).status, 0);
+}
+
 TEST(ResumeCommandTest, LatestIsTheRunThatWasStartedLast) {
   const TemporaryFolder folder;
   const auto words =
