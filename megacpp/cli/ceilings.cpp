@@ -18,10 +18,12 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/compare_report.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/compare/launches.h"
+#include "megacpp/launch/over_processes.h"
 #include "megacpp/launch/runs_folder.h"
 #include "megacpp/sweep/probe.h"
 #include "megacpp/sweep/trial_runner.h"
@@ -57,7 +59,7 @@ Json tried_json(const std::optional<compare::TriedShape>& shape) {
 int list_ceilings(const CeilingFlags& flags) {
   std::vector<std::string> folders = flags.folders;
   for (const std::string& folder : folders)
-    MEGACPP_REQUIRE(base::exists(folder), E1008,
+    MEGACPP_REQUIRE(base::is_folder(folder), E1008,
                     {.where = "--runs",
                      .got = (folder.empty() ? "an empty path" : folder) + ": no such folder",
                      .wanted = "a folder of run directories, or one of them",
@@ -98,6 +100,7 @@ std::string probe_text(const sweep::Probe& probe, const CeilingFlags& flags) {
 }
 
 int probe_ceiling(const CeilingFlags& flags) {
+  launch::require_alone("megacpp ceilings probe", "start it alone: it starts one training after the other");
   const recipe::Recipe recipe = flags.recipe->load();
   const sweep::ProbeRequest request{.recipe = recipe,
                                     .key = flags.key,
@@ -121,7 +124,19 @@ int probe_ceiling(const CeilingFlags& flags) {
   else
     print_out("{}\n", probe_text(probe, flags));
   if (probe.was_stopped) return base::kInterruptedStatus;
-  return probe.failed ? probe.trials.back().status : 0;
+  flush_output();
+  if (!probe.failed) return 0;
+  const sweep::ProbedValue& last = probe.trials.back();
+  throw base::Error(sweep::error_of({last.error}, {.where = fmt::format("{}={}", flags.key, last.value),
+                                                   .got = last.error,
+                                                   .wanted = "a run that trains, or does not fit",
+                                                   .next = "mend what it says, and probe again"}));
+}
+
+void declare_times(CLI::App& app, CeilingFlags& flags) {
+  declare_number(app, {.name = "--times", .range = schema::between(1, 100), .help = "runs that validate a shape"},
+                 flags.times)
+      ->default_str(std::to_string(flags.times));
 }
 
 Word probe_word() {
@@ -135,12 +150,13 @@ Word probe_word() {
                 ->check(CLI::IsMember({"train.batch", "train.sequence"}))
                 ->capture_default_str();
             app.add_option("--dir", flags->folder, "folder of the runs that it makes")->required()->type_name("DIR");
-            app.add_option("--times", flags->times, "runs that validate a shape")
-                ->check(CLI::Range(1, 100))
-                ->capture_default_str();
-            app.add_option("--most", flags->most_times, "at most so many times the recipe's value")
-                ->check(CLI::Range(1, 1 << 20))
-                ->capture_default_str();
+            declare_times(app, *flags);
+            declare_number(app,
+                           {.name = "--most",
+                            .range = schema::between(1, 1 << 20),
+                            .help = "at most so many times the recipe's value"},
+                           flags->most_times)
+                ->default_str(std::to_string(flags->most_times));
             app.add_flag("--json", flags->json, "print JSON");
             return [flags] { return probe_ceiling(*flags); };
           }};
@@ -159,9 +175,7 @@ Command ceilings_command() {
             app.add_option("--runs", flags->folders,
                            "folders of runs; without: runs, or what MEGACPP_RUNS names; may be repeated")
                 ->type_name("DIR");
-            app.add_option("--times", flags->times, "runs that validate a shape")
-                ->check(CLI::Range(1, 100))
-                ->capture_default_str();
+            declare_times(app, *flags);
             app.add_flag("--json", flags->json, "print JSON");
             return declare_words(app, {probe_word()}, [flags] { return list_ceilings(*flags); });
           }};

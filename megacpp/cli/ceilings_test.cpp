@@ -9,6 +9,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/receipt/store.h"
 #include "tests/support/command_line.h"
+#include "tests/support/environment.h"
 #include "tests/support/seeded_receipts.h"
 #include "tests/support/temporary_folder.h"
 
@@ -53,9 +54,15 @@ TEST(CeilingsCommandTest, MistakesAreNamed) {
   EXPECT_EQ(run_command({"ceilings", "probe"}).status, 2);
   EXPECT_EQ(run_command({"ceilings", "prob"}).status, 2);
   EXPECT_EQ(run_command({"ceilings", "--times", "0"}).status, 2);
-  const auto absent = run_command({"ceilings", "--runs", "/no/such/folder"});
-  EXPECT_EQ(absent.status, 2);
-  EXPECT_NE(absent.err.find("error E1008"), std::string::npos) << absent.err;
+  for (const char* path : {"/no/such/folder", "/dev/null"}) {
+    const auto absent = run_command({"ceilings", "--runs", path});
+    EXPECT_EQ(absent.status, 2);
+    EXPECT_NE(absent.err.find("error E1008"), std::string::npos) << absent.err;
+  }
+  const testing_support::Variable process("PMI_RANK", "1"), processes("PMI_SIZE", "2");
+  const std::string recipe = std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml";
+  const auto of_two = run_command({"ceilings", "probe", recipe, "--dir", "/no/such/folder"});
+  EXPECT_NE(of_two.err.find("error E1007"), std::string::npos) << of_two.err;
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/print_log.h"
-#include "megacpp/collectives/mpi/mpi_launch.h"
+#include "megacpp/launch/over_processes.h"
 #include "megacpp/launch/restarts.h"
 #include "megacpp/sweep/trial_runner.h"
 
@@ -92,12 +92,7 @@ launch::RestartOptions restart_options(const RunFlags& flags, const base::StopRe
 }
 
 int run_supervised(const RunFlags& flags) {
-  const auto launch = collectives::mpi_launch();
-  MEGACPP_REQUIRE(!launch, E1007,
-                  ({.where = "megacpp run",
-                    .got = "one of several processes, started by " + launch->launcher,
-                    .wanted = "one process, which starts the launcher",
-                    .next = "run: megacpp run --launcher 'mpirun -n 4' -- train ..."}));
+  launch::require_alone("megacpp run", "run: megacpp run --launcher 'mpirun -n 4' -- train ...");
   const launch::SupervisedTraining training = launch::supervised_training(flags.words);
   const base::StopRequest stop;
   const launch::RestartOptions options = restart_options(flags, stop);

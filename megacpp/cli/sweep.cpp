@@ -7,18 +7,21 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/recipe_flags.h"
-#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/sweep_report.h"
+#include "megacpp/launch/over_processes.h"
 #include "megacpp/launch/runs_folder.h"
 #include "megacpp/sweep/sweep_result.h"
 #include "megacpp/sweep/trial_runner.h"
@@ -58,7 +61,24 @@ sweep::Sweep sweep_all(const SweepFlags& flags) {
   });
 }
 
+/// Nothing was measured: a script that goes on with the best value has none.
+void require_one_run(const sweep::Sweep& sweep) {
+  std::vector<std::string> errors;
+  for (const sweep::TrialRecord& trial : sweep.trials) {
+    if (trial.status == 0) return;
+    errors.push_back(trial.error);
+  }
+  if (errors.empty()) return;
+  throw base::Error(
+      sweep::error_of(errors, {.where = "sweep in " + sweep.folder.string(),
+                               .got = fmt::format("{}, of which none succeeded; the first ended with: {}",
+                                                  base::counted(std::ssize(errors), "run"), errors.front()),
+                               .wanted = "at least one value that trains",
+                               .next = "mend what the runs say; the same command tries them again"}));
+}
+
 int run_sweep_command(const SweepFlags& flags) {
+  launch::require_alone("megacpp sweep", "start megacpp sweep alone: it starts one training after the other");
   const sweep::Sweep sweep = sweep_all(flags);
   const std::vector<sweep::ValueResult> results = sweep::results_of(sweep);
   base::write_file_atomically(sweep.folder / "plot.svg", sweep_svg(sweep, results));
@@ -67,9 +87,13 @@ int run_sweep_command(const SweepFlags& flags) {
   else
     write_output(sweep_text(sweep, results));
   print_err("plot       {}\n", (sweep.folder / "plot.svg").string());
-  if (!sweep.was_stopped) return 0;
-  print_err("stopped; the same command goes on with what is left\n");
-  return base::kInterruptedStatus;
+  if (sweep.was_stopped) {
+    print_err("stopped; the same command goes on with what is left\n");
+    return base::kInterruptedStatus;
+  }
+  flush_output();
+  require_one_run(sweep);
+  return 0;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "megacpp/cli/json.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
+#include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::cli {
@@ -46,6 +47,26 @@ TEST(SweepCommandTest, EveryValueIsTrainedAndASecondCallRunsNothing) {
   EXPECT_LT(rows.find("sweep of layout.tensor_parallel=1,3, 2 runs\n" + at + "/runs/1-1-1 "), rows.size()) << rows;
   const auto again = testing_support::run_child({.words = tiny_sweep("layout.tensor_parallel=1,3", at)});
   EXPECT_EQ(again.err.find("layout.tensor_parallel=1, repeat 1"), std::string::npos) << again.err;
+}
+
+// A script that takes the best value has none.
+TEST(SweepCommandTest, ASweepOfWhichNothingSucceedsEndsAsItsRuns) {
+  const testing_support::TemporaryFolder folder;
+  const auto none =
+      testing_support::run_child({.words = tiny_sweep("layout.tensor_parallel=3,5", (folder / "sweep").string())});
+  EXPECT_EQ(none.status, 2) << none.err;
+  EXPECT_NE(none.err.find("error E1402"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("2 runs, of which none succeeded"), std::string::npos) << none.err;
+  EXPECT_EQ(Json::parse(none.out)["values"].size(), 2U) << "the table is there all the same";
+}
+
+TEST(SweepCommandTest, ItIsStartedOnceAndNotByALauncher) {
+  const testing_support::TemporaryFolder folder;
+  const testing_support::Variable process("PMI_RANK", "1"), processes("PMI_SIZE", "2");
+  const auto refused = testing_support::run_command(tiny_sweep("train.batch=1,2", (folder / "sweep").string()));
+  EXPECT_NE(refused.err.find("error E1007"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("started by mpiexec of MPICH"), std::string::npos) << refused.err;
+  EXPECT_FALSE(base::exists(folder / "sweep"));
 }
 
 TEST(SweepCommandTest, MistakesAreNamedBeforeAnythingRuns) {

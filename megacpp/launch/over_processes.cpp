@@ -32,6 +32,15 @@ bool is_first_process() {
   return !launch || launch->process == 0;
 }
 
+void require_alone(const std::string& command, const std::string& next) {
+  const std::optional<collectives::MpiLaunch> launch = collectives::mpi_launch();
+  MEGACPP_REQUIRE(!launch, E1007,
+                  ({.where = command,
+                    .got = "one of several processes, started by " + launch->launcher,
+                    .wanted = "one process, which starts the trainings",
+                    .next = next}));
+}
+
 collectives::WorldOptions world_of_start(int64_t chips, std::chrono::seconds limit) {
   return {.chips = chips, .wait_limit = collectives::start_limit(limit), .answer_limit = limit, .join_limit = limit};
 }

@@ -22,6 +22,9 @@ namespace megacpp::launch {
 /// Whether this process prints and writes for all: the first of several, or the only one.
 bool is_first_process();
 
+/// E1007 for one of several processes, of a command that starts trainings as processes of its own.
+void require_alone(const std::string& command, const std::string& next);
+
 /// A world to agree in before step 0: processes take as long as they need there, up to start_limit(). One that does not
 /// come, or does not answer, is waited for up to the limit.
 collectives::WorldOptions world_of_start(int64_t chips, std::chrono::seconds limit);

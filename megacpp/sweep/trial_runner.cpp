@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/sweep/trial_runner.h"
 
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,15 @@ TrialRunner program_runner(std::string program, std::function<bool()> should_sto
 }
 
 std::string this_program() { return base::canonical("/proc/self/exe").string(); }
+
+base::Error error_of(const std::vector<std::string>& errors, base::Problem problem) {
+  constexpr size_t kCodeLength = 5;  // "E1402"
+  std::optional<base::Code> gravest;
+  for (const std::string& error : errors)
+    if (const auto code = base::code_named(error.substr(0, kCodeLength)))
+      if (!gravest || base::is_graver(*code, *gravest)) gravest = code;
+  return {gravest.value_or(base::Code::E3101), std::move(problem)};
+}
 
 std::string error_line(const std::string& output) {
   constexpr std::string_view kError = "error ", kGot = "  got:    ";

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/base/error.h"
+
 namespace megacpp::sweep {
 
 /// One training: a recipe with overrides, in a run directory that is not there yet.
@@ -29,6 +31,10 @@ TrialRunner program_runner(std::string program, std::function<bool()> should_sto
 
 /// The file of the program that runs now.
 std::string this_program();
+
+/// The error of a command whose trainings have failed; `errors` as TrialEnd has them. Its code is the gravest of
+/// theirs, E3101 where none has one.
+base::Error error_of(const std::vector<std::string>& errors, base::Problem problem);
 
 /// Of what a failed command printed: its error's code, title and what was got, on one line; its last line where there
 /// is no error.
