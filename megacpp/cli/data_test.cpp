@@ -44,14 +44,25 @@ TEST_F(DataCommandTest, TokenizesIntoANewDatasetOnly) {
 
 TEST_F(DataCommandTest, ZeroThreadsAreAllCoresForBothOfItsWords) {
   const std::string out = (folder_ / "tokenizer.json").string();
+  const auto train_tokenizer = [&](const char* threads) {
+    return testing_support::run_command(
+        {"data", "train-tokenizer", text_, "--vocab", "259", "--threads", threads, "--out", out});
+  };
   std::string first;
   for (const char* threads : {"0", "1", "3"}) {
-    const CommandResult trained = testing_support::run_command(
-        {"data", "train-tokenizer", text_, "--vocab", "259", "--threads", threads, "--out", out});
+    std::filesystem::remove(out);
+    const CommandResult trained = train_tokenizer(threads);
     ASSERT_EQ(trained.status, 0) << trained.err;
     if (first.empty()) first = base::read_file(out);
     EXPECT_EQ(base::read_file(out), first) << threads;
   }
+  base::write_file_atomically(out, "another tokenizer");
+  const CommandResult refused = train_tokenizer("1");
+  EXPECT_TRUE(has(refused.err, "error E1007")) << refused.err;
+  EXPECT_TRUE(has(refused.err, "tokenizer.json is there already")) << refused.err;
+  EXPECT_EQ(base::read_file(out), "another tokenizer");
+  std::filesystem::remove(out);
+  ASSERT_EQ(train_tokenizer("1").status, 0);
   const CommandResult made = testing_support::run_command(
       {"data", "tokenize", text_, "--threads", "0", "--tokenizer", out, "--out", (folder_ / "set").string()});
   EXPECT_EQ(made.status, 0) << made.err;

@@ -9,10 +9,11 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
+#include "megacpp/base/path.h"
 #include "megacpp/cli/data_words.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/cli/output.h"
 #include "megacpp/cli/number_flag.h"
+#include "megacpp/cli/output.h"
 #include "megacpp/cli/progress_line.h"
 #include "megacpp/data/bpe/trainer.h"
 #include "megacpp/runtime/processor.h"
@@ -54,7 +55,7 @@ void require_new_file(const std::string& out) {
 
 int train_tokenizer(const TrainTokenizerFlags& flags) {
   const auto begin = std::chrono::steady_clock::now();
-  base::require_writable(flags.out);
+  require_new_file(flags.out);
   ProgressLine progress("train-tokenizer");
   const std::vector<data::bpe::CountedWord> words = words_of(flags, progress);
   const data::bpe::TrainedBpe trained = data::bpe::train_bpe(
