@@ -13,6 +13,7 @@
 #include "megacpp/cli/catalog_report.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/launch/entry_notes.h"
@@ -134,16 +135,21 @@ std::function<int()> declare_catalog_list(CLI::App& app) {
   return [flags] { return list_entries(*flags); };
 }
 
+CLI::Option* declare_id(CLI::App& app, const std::string& help, CatalogFlags& flags) {
+  return declare_number(app, {.name = "ID", .range = schema::at_least(1), .help = help},
+                        [&flags](int64_t id) { flags.id = id; });
+}
+
 std::function<int()> declare_catalog_show(CLI::App& app) {
   auto flags = declare_file(app);
-  app.add_option("ID", flags->id, "as in megacpp catalog list")->required();
+  declare_id(app, "as in megacpp catalog list", *flags)->required();
   app.add_flag("--json", flags->json, "print JSON");
   return [flags] { return show_entry(*flags); };
 }
 
 std::function<int()> declare_forget(CLI::App& app) {
   auto flags = declare_file(app);
-  CLI::Option* id = app.add_option("ID", flags->id, "the entry to forget, as in megacpp catalog list");
+  CLI::Option* id = declare_id(app, "the entry to forget, as in megacpp catalog list", *flags);
   app.add_flag("--all", flags->all, "forget every entry; needs --yes")->excludes(id);
   app.add_flag("--yes", flags->yes, "with --all: yes, everything");
   return [flags] { return forget(*flags); };

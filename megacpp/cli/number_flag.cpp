@@ -22,11 +22,12 @@ template <typename Number>
 Number read_number(const NumberFlag& flag, const std::string& text) {
   Number number{};
   const schema::Member member = &number;
-  MEGACPP_REQUIRE(schema::read_scalar(text, member) && schema::contains(flag.range, member), E1007,
-                  {.where = flag.name,
-                   .got = "'" + text + "'",
-                   .wanted = wanted_text(flag, schema::kind_of(member), text),
-                   .next = "give such a number, or leave the flag out"});
+  MEGACPP_REQUIRE(
+      schema::read_scalar(text, member) && schema::contains(flag.range, member), E1007,
+      {.where = flag.name,
+       .got = "'" + text + "'",
+       .wanted = wanted_text(flag, schema::kind_of(member), text),
+       .next = flag.name.starts_with("-") ? "give such a number, or leave the flag out" : "give such a number"});
   return number;
 }
 

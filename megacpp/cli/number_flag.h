@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags that take a number, read as recipes read theirs: the whole text is one number in decimal, which its type holds
-// exactly and which lies in the flag's range. E1007 for anything else: nothing is cut off, wrapped or taken for 0.
+// Flags and arguments that take a number, read as recipes read theirs: the whole text is one number in decimal, which
+// its type holds exactly and which lies in the flag's range. E1007 for anything else: nothing is cut off, wrapped or
+// taken for 0.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ class Option;
 namespace megacpp::cli {
 
 struct NumberFlag {
-  std::string name = {};  // "--seed"
+  std::string name = {};  // "--seed", "ID"
   schema::Range range = {};
   std::string help = {};
 };

@@ -37,8 +37,9 @@ const std::vector<std::string> kNoNumbers = {"",
                                              "\n1",
                                              "1\t"};
 
-/// The parser takes "--n=" for a flag whose value is the next word.
+/// The parser takes "--n=" for a flag whose value is the next word; what is no flag is its value alone.
 std::vector<std::string> with_value(const std::string& flag, const std::string& text) {
+  if (!flag.starts_with("-")) return {text};
   if (text.empty()) return {flag, text};
   return {flag + "=" + text};
 }

@@ -28,7 +28,7 @@ using Words = std::vector<std::string>;
 /// Sets the title of a terminal, clears it, rings, deletes, and goes on in a line that looks like the command's own.
 const std::string kName =
     "a\x1b]0;x\x07\x1b[2J\x7f\xc2\x9b"
-    "2J\r\nforged 7/7 steps\tb";
+    "2J\r\nforged 7 of 7 steps\tb";
 
 class PrintedNamesTest : public testing::Test {
  protected:

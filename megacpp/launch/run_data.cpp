@@ -24,7 +24,7 @@ constexpr size_t kMostNames = 5;  // of one kind of change that a message has
 
 using Parts = std::map<std::string, std::string>;  // fingerprints by name
 
-Parts parts_of(const data::TokenSource& source) {
+Parts named_parts(const data::TokenSource& source) {
   Parts parts;
   for (const data::SourcePart& part : source.parts())
     parts[base::printable_in_line(part.name)] = base::hash_text(part.fingerprint);
@@ -86,7 +86,7 @@ std::filesystem::path data_file_of(const std::filesystem::path& run) { return ru
 
 std::string data_text(const data::TokenSource& source) {
   Json parts = Json::array();
-  for (const auto& [name, fingerprint] : parts_of(source))
+  for (const auto& [name, fingerprint] : named_parts(source))
     parts.push_back(Json{{"name", name}, {"fingerprint", fingerprint}});
   return base::to_text(Json{{"data", source.describe()},
                             {"fingerprint", base::hash_text(source.fingerprint())},
@@ -100,7 +100,7 @@ std::optional<std::string> changed_data(const std::filesystem::path& run, const 
   if (!base::exists(file)) return std::nullopt;
   const KnownData known = read_known(file);
   if (known.fingerprint == base::hash_text(source.fingerprint())) return std::nullopt;
-  return difference_text(known.parts, parts_of(source));
+  return difference_text(known.parts, named_parts(source));
 }
 
 void require_same_data(const std::filesystem::path& run, const data::TokenSource& source) {

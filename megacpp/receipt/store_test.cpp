@@ -78,6 +78,8 @@ TEST_F(ReceiptStoreTest, AReceiptIsSyncedBeforeItGetsItsName) {
 TEST_F(ReceiptStoreTest, RatesOfStepsWithoutTimesAreNotKnown) {
   make_run(EndingKind::finished);
   std::filesystem::remove(run_ / kReceiptFile);
+  std::filesystem::copy_file(MEGACPP_SOURCE_DIR "/recipes/nam52-tiny.yaml", run_ / "recipe.yaml",
+                             std::filesystem::copy_options::overwrite_existing);
   std::string log;
   for (train::StepReport report : steady_reports(60)) {
     report.seconds = 0;

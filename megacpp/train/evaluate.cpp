@@ -111,7 +111,7 @@ compile::Compiled compile_loss(const recipe::Recipe& recipe, const plan::Plan& p
   return compile::compile_gradients({.forward = std::move(forward), .plan = plan}, target);
 }
 
-void require_finite(double loss, int64_t predicted) {
+void require_finite_loss(double loss, int64_t predicted) {
   MEGACPP_REQUIRE(std::isfinite(loss), E1302,
                   {.where = fmt::format("held-out text, behind token {}", predicted),
                    .got = fmt::format("loss {}", loss),
@@ -150,7 +150,7 @@ class Evaluator {
       if (state_->stages("batch.document_positions")) stage("batch.document_positions", rows.document_positions);
       run_->run_step(runtime::StepMode::plain);
       const double loss = state_->output(kLoss).begin()->second.at(0);
-      require_finite(loss, predicted);
+      require_finite_loss(loss, predicted);
       nats += loss * static_cast<double>(rows.counted);
       predicted += rows.counted;
       if (on_batch) on_batch(predicted);

@@ -33,7 +33,7 @@ void check_prompts(const GenerateRequest& request, int64_t vocab) {
 }
 
 /// A choice by them would be the same token for ever, or none.
-void require_finite(std::span<const float> logits, size_t sequence, int64_t position) {
+void require_finite_logits(std::span<const float> logits, size_t sequence, int64_t position) {
   const auto bad = std::ranges::find_if_not(logits, [](float logit) { return std::isfinite(logit); });
   MEGACPP_REQUIRE(bad == logits.end(), E1302,
                   {.where = fmt::format("prompt {}, after token {}", sequence, position),
@@ -60,7 +60,7 @@ class Sequence {
 
   void take(std::span<const float> logits, int64_t position, Sampler& sampler) {
     if (is_done_ || position + 1 < std::ssize(prompt_)) return;
-    require_finite(logits, index_, position);
+    require_finite_logits(logits, index_, position);
     const int32_t token = sampler.choose(logits, static_cast<int64_t>(index_), position);
     tokens_.push_back(token);
     is_done_ = token == request_.end || std::ssize(tokens_) == request_.new_tokens;
