@@ -38,9 +38,6 @@ std::vector<EncodedTensor> encode(TensorMap theirs, const HfExportOptions& optio
   return encoded;
 }
 
-constexpr const char* kOneFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
-
 struct Shard {
   std::string file;
   std::vector<const EncodedTensor*> tensors = {};
@@ -73,7 +70,7 @@ std::vector<Shard> shards_of_size(const std::vector<EncodedTensor>& tensors, int
   }
   for (size_t i = 0; i < shards.size(); ++i)
     shards[i].file =
-        shards.size() == 1 ? kOneFile : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+        shards.size() == 1 ? kHfTensorFile : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
   return shards;
 }
 
@@ -104,8 +101,8 @@ void write_tensors(const std::filesystem::path& folder, const std::vector<Encode
   }
   const std::string index = known ? options.like->index : shards.size() > 1 ? index_text(shards, summary.bytes) : "";
   if (index.empty()) return;
-  summary.files.emplace_back(kIndexFile);
-  base::write_file_atomically(folder / kIndexFile, index);
+  summary.files.emplace_back(kHfIndexFile);
+  base::write_file_atomically(folder / kHfIndexFile, index);
 }
 
 }  // namespace

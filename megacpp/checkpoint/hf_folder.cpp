@@ -41,21 +41,19 @@ void add_file(const std::filesystem::path& path, Stored& stored) {
 }
 
 constexpr const char* kConfigFile = "config.json";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
-constexpr const char* kOnlyFile = "model.safetensors";
 
 // The text of the file that names the file of each tensor; empty where one file has all tensors.
-std::string index_text(const std::filesystem::path& folder) {
-  return base::exists(folder / kIndexFile) ? base::read_file(folder / kIndexFile) : "";
+std::string read_index_text(const std::filesystem::path& folder) {
+  return base::exists(folder / kHfIndexFile) ? base::read_file(folder / kHfIndexFile) : "";
 }
 
 std::map<std::string, std::string> index_of(const std::filesystem::path& folder, const std::string& text) {
-  if (!base::exists(folder / kIndexFile)) return {};
-  return parse_hf_index(text, (folder / kIndexFile).string());
+  if (!base::exists(folder / kHfIndexFile)) return {};
+  return parse_hf_index(text, (folder / kHfIndexFile).string());
 }
 
 std::set<std::string> files_of(const std::map<std::string, std::string>& index) {
-  if (index.empty()) return {kOnlyFile};
+  if (index.empty()) return {kHfTensorFile};
   std::set<std::string> files;
   for (const auto& [tensor, file] : index) files.insert(file);
   return files;
@@ -63,7 +61,7 @@ std::set<std::string> files_of(const std::map<std::string, std::string>& index) 
 
 Stored read_folder(const std::filesystem::path& folder) {
   Stored stored;
-  stored.index = index_text(folder);
+  stored.index = read_index_text(folder);
   const std::map<std::string, std::string> index = index_of(folder, stored.index);
   for (const std::string& file : files_of(index)) add_file(folder / file, stored);
   for (const auto& [tensor, file] : index)
@@ -105,9 +103,9 @@ std::map<std::string, std::string> parse_hf_index(std::string_view text, const s
 }
 
 std::map<std::string, uint64_t> digest_hf_folder(const std::filesystem::path& folder) {
-  std::set<std::string> files = files_of(index_of(folder, index_text(folder)));
+  std::set<std::string> files = files_of(index_of(folder, read_index_text(folder)));
   files.insert(kConfigFile);
-  if (base::exists(folder / kIndexFile)) files.insert(kIndexFile);
+  if (base::exists(folder / kHfIndexFile)) files.insert(kHfIndexFile);
   std::map<std::string, uint64_t> digests;
   for (const std::string& file : files) digests[file] = base::hash_of(base::MappedFile(folder / file).bytes());
   return digests;

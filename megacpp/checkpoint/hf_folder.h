@@ -13,6 +13,10 @@
 
 namespace megacpp::checkpoint {
 
+/// Files of a folder: its tensors where one file has them all, and which file has which where several do.
+inline constexpr const char* kHfTensorFile = "model.safetensors";
+inline constexpr const char* kHfIndexFile = "model.safetensors.index.json";
+
 struct ImportedModel {
   HfModel description;
   TensorMap tensors;                              // under our names

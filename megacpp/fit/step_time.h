@@ -97,7 +97,8 @@ std::vector<catalog::Part> parts_of(const StepTime& time);
 struct StepLane {
   LaneLoops loops = LaneLoops::any;  // for the range alone
   Compiler compiler = Compiler::ours;
-  const schedule::Target* kernels = nullptr;  // of the backend that runs there; null: what its kernels take is not known
+  /// Of the backend that runs there; null: what its kernels take is not known.
+  const schedule::Target* kernels = nullptr;
 };
 
 /// Of the slowest stage of the pipeline. `precision` is that of compute, "bf16" or "f32"; `slice` has as many devices
