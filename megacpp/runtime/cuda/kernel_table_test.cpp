@@ -52,8 +52,8 @@ TEST(KernelTableTest, AttentionTakesWhatItsLongestWalkTakes) {
     const ir::TensorType q{DType::bf16, {1, 4096, 8, width}};
     return least_seconds("attention", {q, q, q}, attrs);
   };
-  const ir::Attrs causal = {{"causal", int64_t{1}}};
-  const ir::Attrs window = {{"causal", int64_t{1}}, {"window", int64_t{512}}};
+  const ir::Attrs causal = {{"causal", int64_t{1}}, {"scale", 0.125}};
+  const ir::Attrs window = {{"causal", int64_t{1}}, {"window", int64_t{512}}, {"scale", 0.125}};
   EXPECT_LT(seconds(64, window), 0.5 * seconds(64, causal)) << "a block of queries walks fewer keys";
   EXPECT_GT(seconds(32, causal), 5 * seconds(64, causal)) << "tensor cores do not take heads of 32";
 }
