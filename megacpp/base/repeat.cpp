@@ -8,10 +8,11 @@ size_t saved(const Repeat& repeat) { return repeat.count > 0 ? repeat.period * (
 
 }  // namespace
 
-// For each period, the longest stretch in which every entry equals the one a period before it.
+// For each period, the longest stretch in which every entry equals the one a period before it. A period saves no more
+// entries than come behind its first, so that the search ends early where a short one covers nearly all.
 Repeat best_repeat(std::span<const size_t> kinds) {
   Repeat best;
-  for (size_t period = 1; 2 * period <= kinds.size(); ++period) {
+  for (size_t period = 1; 2 * period <= kinds.size() && saved(best) < kinds.size() - period; ++period) {
     size_t length = 0;
     for (size_t i = period; i < kinds.size(); ++i) {
       length = kinds[i] == kinds[i - period] ? length + 1 : 0;

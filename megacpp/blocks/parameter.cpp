@@ -40,13 +40,24 @@ double element(const Init& init, const base::Philox& random, uint64_t index) {
 }  // namespace
 
 bool name_matches(std::string_view pattern, std::string_view name) {
-  const size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name;
-  if (name.substr(0, star) != pattern.substr(0, star)) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (size_t begin = star; begin <= name.size(); ++begin)
-    if (name_matches(rest, name.substr(begin))) return true;
-  return false;
+  size_t at = 0, in_name = 0;            // what comes before them matches
+  size_t star = std::string_view::npos;  // the last one seen
+  size_t behind_star = 0;                // where in the name the text after it begins
+  while (in_name < name.size()) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++;
+      behind_star = in_name;
+    } else if (at < pattern.size() && pattern[at] == name[in_name]) {
+      ++at, ++in_name;
+    } else if (star != std::string_view::npos) {
+      // A longer text for the last star is enough: what an earlier one could take more of, this one can take too.
+      at = star + 1;
+      in_name = ++behind_star;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', at) == std::string_view::npos;
 }
 
 void initialise(const Parameter& parameter, uint64_t seed, int64_t first, std::span<float> values) {

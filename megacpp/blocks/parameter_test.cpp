@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
+#include <string>
 #include <vector>
 
 namespace megacpp::blocks {
@@ -115,6 +116,41 @@ TEST(ParameterTest, TheFloorHasTheShareOfAllShorterTimeSteps) {
   const std::vector<float> values = drawn({"dt_bias", {4000}, {}, init});
   const auto at_floor = std::ranges::count_if(values, [](double bias) { return softplus_of(bias) < 1.0001e-2; });
   EXPECT_NEAR(static_cast<double>(at_floor) / 4000, 0.5, 0.03);
+}
+
+TEST(ParameterTest, StarsOfAPatternStandForAnyText) {
+  struct Case {
+    std::string pattern, name;
+    bool matches;
+  };
+  const std::vector<Case> cases = {
+      {"", "", true},
+      {"", "a", false},
+      {"a", "", false},
+      {"*", "", true},
+      {"**", "", true},
+      {"block*.A.wq", "block07.A.wq", true},
+      {"block*.A.wq", "block07.A.wq.lora_a", false},
+      {"*.wq", "block07.A.wq", true},
+      {"*.wq", "block07.A.wqq", false},
+      {"*wq*wq", "wq.wq", true},
+      {"*wq*wq", "wqq", false},
+      {"a*", "a", true},
+      {"*ab*c", "aababc", true},  // the first "ab" is not the one that ends in c at once
+      {"*a*b", "ba", false},
+      {"abc", "ab", false},
+  };
+  for (const Case& each : cases)
+    EXPECT_EQ(name_matches(each.pattern, each.name), each.matches) << each.pattern << " and " << each.name;
+}
+
+// With a search for every star a matcher takes as many steps as there are ways to share the name out between them.
+TEST(ParameterTest, APatternOfManyStarsIsRefusedAtOnce) {
+  EXPECT_FALSE(name_matches(std::string(200, '*') + "x", std::string(200, 'a')));
+  std::string pattern;
+  for (int i = 0; i < 100; ++i) pattern += "*a";
+  EXPECT_FALSE(name_matches(pattern + "x", std::string(200, 'a')));
+  EXPECT_TRUE(name_matches(pattern, std::string(200, 'a')));
 }
 
 }  // namespace

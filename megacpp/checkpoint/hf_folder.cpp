@@ -2,6 +2,7 @@
 #include "megacpp/checkpoint/hf_folder.h"
 
 #include <map>
+#include <optional>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -42,14 +43,16 @@ void add_file(const std::filesystem::path& path, Stored& stored) {
 
 constexpr const char* kConfigFile = "config.json";
 
-// The text of the file that names the file of each tensor; empty where one file has all tensors.
-std::string read_index_text(const std::filesystem::path& folder) {
-  return base::exists(folder / kHfIndexFile) ? base::read_file(folder / kHfIndexFile) : "";
+// The text of the file that names the file of each tensor; nothing where one file has all tensors.
+std::optional<std::string> read_index_text(const std::filesystem::path& folder) {
+  if (!base::exists(folder / kHfIndexFile)) return std::nullopt;
+  return base::read_file(folder / kHfIndexFile);
 }
 
-std::map<std::string, std::string> index_of(const std::filesystem::path& folder, const std::string& text) {
-  if (!base::exists(folder / kHfIndexFile)) return {};
-  return parse_hf_index(text, (folder / kHfIndexFile).string());
+std::map<std::string, std::string> index_of(const std::filesystem::path& folder,
+                                            const std::optional<std::string>& text) {
+  if (!text) return {};
+  return parse_hf_index(*text, (folder / kHfIndexFile).string());
 }
 
 std::set<std::string> files_of(const std::map<std::string, std::string>& index) {
@@ -59,10 +62,15 @@ std::set<std::string> files_of(const std::map<std::string, std::string>& index) 
   return files;
 }
 
+std::set<std::string> files_of(const std::filesystem::path& folder) {
+  return files_of(index_of(folder, read_index_text(folder)));
+}
+
 Stored read_folder(const std::filesystem::path& folder) {
+  const std::optional<std::string> text = read_index_text(folder);
+  const std::map<std::string, std::string> index = index_of(folder, text);
   Stored stored;
-  stored.index = read_index_text(folder);
-  const std::map<std::string, std::string> index = index_of(folder, stored.index);
+  stored.index = text.value_or("");
   for (const std::string& file : files_of(index)) add_file(folder / file, stored);
   for (const auto& [tensor, file] : index)
     MEGACPP_REQUIRE(stored.tensors.contains(tensor), E1203,
@@ -73,7 +81,17 @@ Stored read_folder(const std::filesystem::path& folder) {
   return stored;
 }
 
-HfNaming naming_of_all(const TensorMap& tensors) {
+std::map<std::string, ir::Shape> read_shapes(const std::filesystem::path& folder) {
+  std::map<std::string, ir::Shape> shapes;
+  for (const std::string& name : files_of(folder)) {
+    const SafetensorsFile file(folder / name);
+    for (const StoredTensor& tensor : file.tensors()) shapes.emplace(tensor.name, tensor.shape);
+  }
+  return shapes;
+}
+
+template <typename Tensor>
+HfNaming naming_of_all(const std::map<std::string, Tensor>& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (naming_of(name) == HfNaming::on_disk) return HfNaming::on_disk;
   }
@@ -103,7 +121,7 @@ std::map<std::string, std::string> parse_hf_index(std::string_view text, const s
 }
 
 std::map<std::string, uint64_t> digest_hf_folder(const std::filesystem::path& folder) {
-  std::set<std::string> files = files_of(index_of(folder, read_index_text(folder)));
+  std::set<std::string> files = files_of(folder);
   files.insert(kConfigFile);
   if (base::exists(folder / kHfIndexFile)) files.insert(kHfIndexFile);
   std::map<std::string, uint64_t> digests;
@@ -123,9 +141,12 @@ ImportedModel import_hf_folder(const std::filesystem::path& folder) {
   return imported;
 }
 
-HfModel import_hf_folder_config(const std::filesystem::path& folder) {
+HfModel describe_hf_folder(const std::filesystem::path& folder) {
   const base::Json config = read_json(folder / kConfigFile, base::Code::E1202);
-  return import_hf_config(hf_class_of(config), config);
+  const std::map<std::string, ir::Shape> shapes = read_shapes(folder);
+  HfModel described = import_hf_config(hf_class_of(config), config, naming_of_all(shapes));
+  require_tensors(described.names, shapes);
+  return described;
 }
 
 }  // namespace megacpp::checkpoint

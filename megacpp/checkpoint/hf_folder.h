@@ -35,7 +35,8 @@ std::map<std::string, std::string> parse_hf_index(std::string_view text, const s
 /// The hash of each file that import_hf_folder() would read, by its name; of all their bytes. E1008, E1201 as there.
 std::map<std::string, uint64_t> digest_hf_folder(const std::filesystem::path& folder);
 
-/// The model and names of a folder, from its config alone.
-HfModel import_hf_folder_config(const std::filesystem::path& folder);
+/// The model and names of a folder, from its config and the headers of its files, whose weights are not read: E1201 to
+/// E1203 before anything as large as the config says is made.
+HfModel describe_hf_folder(const std::filesystem::path& folder);
 
 }  // namespace megacpp::checkpoint

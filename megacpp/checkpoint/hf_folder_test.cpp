@@ -104,6 +104,29 @@ TEST_F(HfFolderTest, AnIndexThatLeavesTheFolderIsRefused) {
   EXPECT_THROW(import_hf_folder(folder_), base::Error);
 }
 
+TEST_F(HfFolderTest, AFolderIsDescribedWithoutItsWeights) {
+  write("model.safetensors", numbered(HfNaming::on_disk));
+  const HfModel described = describe_hf_folder(folder_);
+  EXPECT_EQ(described.naming, HfNaming::on_disk);
+  EXPECT_EQ(described.model, import_hf_folder(folder_).description.model);
+}
+
+// Before anything is made for 40,000 layers.
+TEST_F(HfFolderTest, LayersWithoutTensorsAreRefusedByTheHeaders) {
+  write("model.safetensors", numbered(HfNaming::on_disk));
+  std::string config = kMixtral;
+  const std::string layers = R"("num_hidden_layers": 1)";
+  config.replace(config.find(layers), layers.size(), R"("num_hidden_layers": 40000)");
+  base::write_file_atomically(folder_ / "config.json", config);
+  try {
+    describe_hf_folder(folder_);
+    ADD_FAILURE() << "accepted";
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.code(), base::Code::E1203);
+    EXPECT_NE(error.problem().where.find("tensor model.layers."), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(HfFolderTest, MissingFilesAreEnvironmentErrors) {
   try {
     import_hf_folder(folder_);

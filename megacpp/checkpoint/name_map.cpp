@@ -13,13 +13,18 @@ namespace {
 
 constexpr const char* kNextStep = "check that the weights belong to this config";
 
-const FloatTensor& take(const TensorMap& tensors, const std::string& name, const ir::Shape& shape) {
+const ir::Shape& shape_of(const FloatTensor& tensor) { return tensor.shape; }
+const ir::Shape& shape_of(const ir::Shape& shape) { return shape; }
+
+/// Of tensors, or of their shapes.
+template <typename Tensor>
+const Tensor& take(const std::map<std::string, Tensor>& tensors, const std::string& name, const ir::Shape& shape) {
   const auto found = tensors.find(name);
   MEGACPP_REQUIRE(found != tensors.end(), E1203,
                   {.where = "tensor " + name, .got = "nothing", .wanted = ir::to_string(shape), .next = kNextStep});
-  MEGACPP_REQUIRE(found->second.shape == shape, E1203,
+  MEGACPP_REQUIRE(shape_of(found->second) == shape, E1203,
                   {.where = "tensor " + name,
-                   .got = ir::to_string(found->second.shape),
+                   .got = ir::to_string(shape_of(found->second)),
                    .wanted = ir::to_string(shape),
                    .next = kNextStep});
   return found->second;
@@ -57,20 +62,26 @@ void for_each_pair(const NamePiece& piece, const Copy& copy) {
 }
 
 /// E1203 for a tensor that no piece has on the given side.
-void refuse_strangers(const NameMap& map, const TensorMap& tensors, std::string NamePiece::*side) {
+template <typename Tensor>
+void refuse_strangers(const NameMap& map, const std::map<std::string, Tensor>& tensors, std::string NamePiece::*side) {
   std::set<std::string> known(map.ignored.begin(), map.ignored.end());
   for (const NamePiece& piece : map.pieces) known.insert(piece.*side);
   for (const auto& [name, tensor] : tensors) {
     const bool is_rope_table = name.ends_with("inv_freq");  // recomputed from the config
     MEGACPP_REQUIRE(known.contains(name) || is_rope_table, E1203,
                     {.where = "tensor " + name,
-                     .got = ir::to_string(tensor.shape),
+                     .got = ir::to_string(shape_of(tensor)),
                      .wanted = "only tensors the model has a place for",
                      .next = kNextStep});
   }
 }
 
 }  // namespace
+
+void require_tensors(const NameMap& map, const std::map<std::string, ir::Shape>& theirs) {
+  refuse_strangers(map, theirs, &NamePiece::theirs);
+  for (const NamePiece& piece : map.pieces) take(theirs, piece.theirs, piece.their_shape);
+}
 
 TensorMap import_tensors(const NameMap& map, const TensorMap& theirs) {
   refuse_strangers(map, theirs, &NamePiece::theirs);

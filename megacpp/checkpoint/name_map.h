@@ -39,6 +39,9 @@ struct NameMap {
   std::vector<std::string> ignored;  // tensors of theirs that carry nothing of their own, such as a tied head
 };
 
+/// E1203 as import_tensors() has it, from the shapes of their tensors alone.
+void require_tensors(const NameMap& map, const std::map<std::string, ir::Shape>& theirs);
+
 /// Ours from theirs. E1203 when a tensor is missing, misshapen, or has no place in the model.
 TensorMap import_tensors(const NameMap& map, const TensorMap& theirs);
 

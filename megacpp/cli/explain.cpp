@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/planned.h"
+#include "megacpp/cli/planning_progress.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/cli/without_effect.h"
@@ -22,6 +24,8 @@
 #include "megacpp/compile/collective_report.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/compile/state_table.h"
+#include "megacpp/fit/deep_plan.h"
+#include "megacpp/fit/deep_tables.h"
 #include "megacpp/launch/features.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/plan/composition.h"
@@ -65,8 +69,14 @@ struct Explanation {
   std::vector<StageSummary> stages;  // the largest peak first
   double step_time = 0;              // of a pipeline, in forward passes of a chunk
   std::vector<CollectiveRow> collectives;
-  std::optional<XlaCompilation> xla;  // of backend xla: what its compiler made of the same step
+  std::optional<XlaCompilation> xla;               // of backend xla: what its compiler made of the same step
+  std::optional<fit::ShallowDepths> shallow = {};  // where blocks that repeat were planned once
 };
+
+void add_replicated(Explanation& e) {
+  for (const plan::ParameterRow& row : e.rows)
+    if (row.replicated()) e.stages[static_cast<size_t>(row.stage)].replicated_bytes += row.stored_bytes;
+}
 
 void add_stages(Explanation& e, const compile::Compiled& compiled) {
   std::vector<std::vector<blocks::Parameter>> parameters;
@@ -81,8 +91,36 @@ void add_stages(Explanation& e, const compile::Compiled& compiled) {
       if (tensor.role == ir::Role::weight_copy)
         e.stages.back().copy_bytes += compile::local_type(tensor, compiled.mesh).bytes();
   }
-  for (const plan::ParameterRow& row : e.rows)
-    if (row.replicated()) e.stages[static_cast<size_t>(row.stage)].replicated_bytes += row.stored_bytes;
+  add_replicated(e);
+}
+
+void add_compiled(Explanation& e, const compile::Compiled& compiled) {
+  for (const blocks::Parameter& parameter : compiled.parameters) e.parameters += ir::num_elements(parameter.shape);
+  add_stages(e, compiled);
+  e.collectives = compile::collective_report(compiled, e.recipe, e.plan);
+}
+
+/// The same of a plan whose blocks were planned once.
+void add_deep(Explanation& e, const fit::DeepPlan& deep) {
+  e.parameters = fit::deep_parameters(deep.shallow);
+  e.rows = fit::deep_parameter_table(deep.shallow);
+  for (size_t stage = 0; stage < deep.compiled.stages.size(); ++stage)
+    e.stages.push_back({.stage = static_cast<int64_t>(stage),
+                        .peak_bytes = deep.compiled.stages[stage].memory.total_bytes,
+                        .state = fit::deep_state_bytes(deep.shallow, stage),
+                        .copy_bytes = fit::deep_weight_copy_bytes(deep.shallow, stage),
+                        .in_flight = {}});
+  add_replicated(e);
+  e.collectives = fit::deep_collectives(deep.shallow);
+  e.shallow = deep.shallow.depths;
+}
+
+/// Where no other compiler gets the whole program.
+std::optional<fit::DeepPlan> deep_plan_of(const Explanation& e, const std::function<void(std::string_view)>& progress) {
+  recipe::Recipe own = e.recipe;
+  own.xla.placement = "megacpp";
+  return fit::deep_memory_plan(own, e.plan, runtime::target_for(own, e.plan.parallel.mesh), fit::kMostPlannedWhole,
+                               progress);
 }
 
 void add_schedule(Explanation& e) {
@@ -109,18 +147,20 @@ Explanation explain(const recipe::Recipe& given, const XlaFlags& xla_flags) {
   runtime::require_supported(given);
   std::optional<XlaChoice> choice;
   if (is_compiled_by_xla(given)) choice = choose_xla(given, e.plan, xla_flags);
+  const std::function<void(std::string_view)> progress = planning_progress();
   e.recipe = planned(given, choice ? choice->tpu : std::nullopt, {});
   const recipe::Recipe& recipe = e.recipe;
-  const compile::Compiled compiled = compile_our_placement(recipe, e.plan);
-  for (const blocks::Parameter& parameter : compiled.parameters) e.parameters += ir::num_elements(parameter.shape);
   e.composition = plan::composition(e.plan, recipe);
-  add_stages(e, compiled);
+  std::optional<compile::Compiled> whole;
+  if (const auto deep = choice ? std::nullopt : deep_plan_of(e, progress))
+    add_deep(e, *deep);
+  else
+    add_compiled(e, whole.emplace(compile_our_placement(recipe, e.plan, {.after_pass = progress})));
   add_schedule(e);
   std::stable_sort(e.stages.begin(), e.stages.end(),
                    [](const StageSummary& a, const StageSummary& b) { return a.peak_bytes > b.peak_bytes; });
-  e.collectives = compile::collective_report(compiled, recipe, e.plan);
   if (choice) {
-    e.xla = compile_on_xla(*choice, recipe, e.plan, compiled);
+    e.xla = compile_on_xla(*choice, recipe, e.plan, *whole);
     for (StageSummary& stage : e.stages) stage.peak_bytes = e.xla->report.needed_bytes().value_or(0);
   }
   return e;
@@ -134,6 +174,7 @@ void print_header(const Explanation& e) {
   print_out("mesh    {}  chips {}\n", to_string(e.plan.parallel.mesh), e.plan.chips);
   print_out("layout  {}\n", plan::layout_line(e.plan));
   print_out("decided {}\n", decided_text(e.recipe, e.plan));
+  if (e.shallow) print_out("repeats {}\n", to_text(*e.shallow));
   print_out("peak    {} per chip{}\n\n", e.stages[0].peak_bytes > 0 ? human_bytes(e.stages[0].peak_bytes) : "not known",
             e.plan.stages > 1 ? fmt::format(" of stage {}, the largest", e.stages[0].stage) : "");
   write_output("Composition, in this order for every model:\n" + composition_text(e.composition));
@@ -280,6 +321,7 @@ void print_explanation_json(const Explanation& e) {
                {"peak_bytes", largest.peak_bytes},
                {"stages", stages},
                {"collectives", collectives},
+               {"planned_once", e.shallow ? Json(to_text(*e.shallow)) : Json()},
                {"sent_bytes_per_step", step_bytes(e.collectives, e.recipe.train.micro_steps)}};
   if (e.xla) json["xla"] = xla_json(*e.xla);
   print_json(json);

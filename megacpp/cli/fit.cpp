@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -8,6 +9,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/human_seconds.h"
 #include "megacpp/base/output_path.h"
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/catalog_flags.h"
@@ -108,6 +110,25 @@ void require_usable(const runtime::Backend& backend, const recipe::Recipe& recip
                    .next = "leave --confirm out, set backend: cpu, or make it usable"});
 }
 
+/// "6.94 s a step, fits, policy spmd, data 512, zero 1, batch 8192 x 4"
+std::string best_text(const fit::Found& best) {
+  return fmt::format("{} a step, {}, {}, batch {} x {}", base::human_seconds(best.time.seconds()),
+                     fit::fit_verdict_name(best.fit.verdict()), best.layout, best.recipe.train.batch,
+                     best.recipe.train.micro_steps);
+}
+
+/// Of those that were planned so far: "; 65536 fits"
+std::string largest_text(const fit::Growth& so_far) {
+  int64_t largest = 0;
+  for (const fit::Found& one : so_far.tried)
+    if (one.fit.fits())
+      largest =
+          std::max(largest, so_far.what == fit::Grown::batch ? one.recipe.train.batch : one.recipe.train.sequence);
+  return largest == 0
+             ? ""
+             : fmt::format("; a {} of {} fits", so_far.what == fit::Grown::batch ? "batch" : "sequence", largest);
+}
+
 /// By what is known now.
 void rank(const fit::Assumptions& assumptions, launch::UsersCatalog& catalog, FitAnswer& answer) {
   answer.known = ranked(catalog, assumptions, answer.search.found);
@@ -118,9 +139,10 @@ void rank(const fit::Assumptions& assumptions, launch::UsersCatalog& catalog, Fi
 int search_layouts(const FitFlags& flags, const recipe::Recipe& recipe, const fit::Assumptions& assumptions,
                    launch::UsersCatalog& catalog) {
   const Clock::time_point start = Clock::now();
-  const auto progress = [&](int64_t compiled, int64_t tries) {
-    if (seconds_since(start) > 1)
-      print_err("compiled {} of at most {} layouts, {:.0f} s\n", compiled, tries, seconds_since(start));
+  const auto progress = [&](int64_t compiled, int64_t tries, const fit::Found* best) {
+    if (seconds_since(start) < 1) return;
+    print_err("compiled {} of at most {} layouts, {:.0f} s{}\n", compiled, tries, seconds_since(start),
+              best == nullptr ? "" : "; best so far: " + best_text(*best));
   };
   FitAnswer answer{.slice = assumptions.slice, .recipe = recipe};
   answer.step_basis = fit::basis_of_times(assumptions.slice.chip, recipe);
@@ -151,10 +173,13 @@ int grow(const FitFlags& flags, const recipe::Recipe& requested, const fit::Assu
   const plan::Changes filling = fit::filling_changes(requested, assumptions.slice.devices());
   const recipe::Recipe recipe = fit::with_changes(requested, filling);
   const Clock::time_point start = Clock::now();
-  const auto progress = [&](int64_t compiled) {
-    if (seconds_since(start) > 1) print_err("compiled {} plans, {:.0f} s\n", compiled, seconds_since(start));
+  const auto progress = [&](const fit::Growth& so_far) {
+    if (seconds_since(start) < 1) return;
+    print_err("compiled {} plans, {:.0f} s{}\n", so_far.tried.size(), seconds_since(start), largest_text(so_far));
   };
-  fit::Growth growth = fit::grow(recipe, what, assumptions, progress);
+  fit::Assumptions on_all_threads = assumptions;  // plans are made one after the other
+  on_all_threads.threads = runtime::available_threads();
+  fit::Growth growth = fit::grow(recipe, what, on_all_threads, progress);
   for (fit::Found& one : growth.tried)
     for (const plan::Change& change : filling)
       if (change.key != one.changes[0].key) one.changes.insert(one.changes.begin(), change);
@@ -184,6 +209,8 @@ int run_fit(const FitFlags& flags) {
       launch::assumptions_for(recipe, launch::slice_named(hardware_name(flags, recipe), recipe.backend), catalog);
   // Levels of recompute are searched: in loops selective recompute needs no more than unrolled blocks.
   assumptions.unrolled.reset();
+  assumptions.most_planned_whole = fit::kMostPlannedWhole;
+  assumptions.says_why = false;
   // Degrees are what it searches: only keys that no layout there gives an effect.
   const runtime::Backend& backend = runtime::backend_named(assumptions.lane.backend);
   print_without_effect(without_effect_in_any_layout(backend, recipe));

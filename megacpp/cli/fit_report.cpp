@@ -60,6 +60,7 @@ ShownMemory planned_memory(const Found& one) {
   const fit::ChipGroup& worst = one.fit.worst();
   return {.needed = worst.needed(),
           .limit = worst.limit.value(),
+          .shared_limit = worst.shares_machine ? worst.machine_bytes : 0,
           .free = worst.free_bytes().value(),
           .verdict = one.fit.verdict()};
 }
@@ -69,7 +70,7 @@ std::vector<std::string> layout_cells(const Found& one, const ShownMemory& memor
           fmt::format("{} x {}", one.recipe.train.batch, one.recipe.train.micro_steps),
           recompute_text(one.recipe),
           human_bytes(memory.needed),
-          fmt::format("{:.0f} %", 100.0 * static_cast<double>(memory.needed) / static_cast<double>(memory.limit)),
+          memory.share_text(),
           memory.free_text(),
           step.seconds_text(),
           fmt::format("{:.0f}", step.tokens_per_second),
@@ -123,6 +124,20 @@ std::vector<std::string> examples_of(const fit::Refused& refused) {
   if (const size_t more = refused.layouts.size() - examples.size(); more > 0)
     examples.push_back(fmt::format("and {} more", more));
   return examples;
+}
+
+/// What the smallest needs and what there is.
+std::string lacking_text(const hw::Slice& slice, const Found& smallest) {
+  const fit::ChipGroup& worst = smallest.fit.worst();
+  if (!worst.shares_machine)
+    return fmt::format("nothing fits: the least that was found needs {}, a chip of {} has {}\n",
+                       human_bytes(worst.needed()), slice.name, human_bytes(*worst.limit));
+  const std::string snapshot = worst.machine_snapshot > 0 ? fmt::format(" and {} for the snapshot of checkpoints",
+                                                                        human_bytes(worst.machine_snapshot))
+                                                          : "";
+  return fmt::format("nothing fits: the least that was found needs {}{}, this machine has {}\n",
+                     human_bytes(worst.machine_needed - worst.machine_snapshot), snapshot,
+                     human_bytes(worst.machine_bytes));
 }
 
 std::string left_out_text(const fit::LayoutSearch& search) {
@@ -264,7 +279,17 @@ std::vector<size_t> FitAnswer::order() const {
   return indices;
 }
 
+std::string ShownMemory::share_text() const {
+  const auto percent = [](int64_t bytes, int64_t of) {
+    return fmt::format("{:.0f} %", 100.0 * static_cast<double>(bytes) / static_cast<double>(of));
+  };
+  if (shared_limit > 0) return percent(shared_limit - free, shared_limit);
+  return limit > 0 ? percent(needed, limit) : "-";
+}
+
 std::string ShownMemory::free_text() const {
+  // What is expected may be above the limit and the least that a compiler may reserve below it.
+  if (verdict == fit::FitVerdict::close && free < 0) return human_bytes(-free) + " over, close";
   const std::string text = (free < 0 ? "-" : "") + human_bytes(std::abs(free));
   if (verdict == fit::FitVerdict::close) return text + " close";
   if (verdict == fit::FitVerdict::does_not_fit && free >= 0) return text + ", ran out";
@@ -272,13 +297,19 @@ std::string ShownMemory::free_text() const {
 }
 
 std::string close_note(const FitAnswer& answer) {
-  bool is_any_close = false;
-  for (size_t i = 0; i < answer.search.found.size(); ++i)
-    is_any_close = is_any_close || answer.memory_of(i).verdict == fit::FitVerdict::close;
+  bool is_any_close = false, is_any_over = false;
+  for (size_t i = 0; i < answer.search.found.size(); ++i) {
+    const ShownMemory memory = answer.memory_of(i);
+    if (memory.verdict != fit::FitVerdict::close) continue;
+    is_any_close = true;
+    is_any_over = is_any_over || memory.free < 0;
+  }
   if (!is_any_close) return {};
   std::string text =
       fmt::format("close: the limit is within what a compiler may reserve: {}, for the fastest of them --confirm",
                   fit::deciding_command(answer.slice));
+  if (is_any_over)
+    text += "; over: more is expected than the limit, and the least that a compiler may reserve is below it";
   if (const std::optional<size_t> faster = answer.faster_close())
     text += fmt::format("; the fastest that is close takes {} a step: {}", answer.step_of(*faster).seconds_text(),
                         answer.search.found[*faster].layout);
@@ -351,6 +382,8 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
       "{} on {}: {} products of degrees, {} legal variants with ZeRO and micro-steps, {} compiled, {:.1f} s\n",
       base::printable_in_line(answer.recipe.name), base::printable_in_line(answer.slice.name), search.considered,
       search.variants, search.found.size(), answer.seconds);
+  const bool is_too_large = !search.may_fit() && answer.verdict() == fit::FitVerdict::does_not_fit;
+  if (is_too_large) text += lacking_text(answer.slice, search.found.front());
   text += left_out_text(search);
   text += search.is_complete() ? "everything that may fit was compiled: the fastest is the best there is\n"
                                : fmt::format(
@@ -380,6 +413,7 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
   text += "a step and MFU: " + answer.step_basis + "\n";
   if (const std::string note = close_note(answer); !note.empty()) text += note + "\n";
   text += to_text(answer.corrections);
+  if (is_too_large) return text + confirmed_text(answer);
   text += "\nto run one:\n" + words;
   text += "\n" + scatter_text(answer);
   return text + confirmed_text(answer);

@@ -28,13 +28,17 @@ struct ShownStep {
 
 /// The worst chip as a row shows it.
 struct ShownMemory {
-  int64_t needed = 0;  // bytes
-  int64_t limit = 0;   //
-  int64_t free = 0;    // below 0: too few
+  int64_t needed = 0;        // bytes
+  int64_t limit = 0;         //
+  int64_t shared_limit = 0;  // of the machine whose memory its chips share; 0: they do not
+  int64_t free = 0;          // below 0: too few
   fit::FitVerdict verdict = fit::FitVerdict::fits;
   bool is_measured = false;  // by the hardware or its compiler, which were asked; else planned
 
+  /// "77 %" of the limit; of chips that share a machine's memory what all of them need. "-" where none is left.
+  std::string share_text() const;
   /// "1.20 GiB", "-3.00 MiB" where it does not fit, "40.00 MiB close" where a compiler may need more than is free,
+  /// "3.00 MiB over, close" where it may need so little that it fits and is not expected to,
   /// "1.20 GiB measured", "1.20 GiB, ran out" where the plan fits and what was seen does not. What hosts beside the
   /// chips have only a launch asks: no search exceeds it.
   std::string free_text() const;

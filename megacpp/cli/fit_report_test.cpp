@@ -58,6 +58,47 @@ TEST(FitAnswerTest, AsPlannedWhatIsCloseStandsBetween) {
   EXPECT_EQ(answer.memory_of(3).free_text(), "-20 B");
 }
 
+// More is expected than the limit, and a compiler may reserve less than it.
+TEST(FitAnswerTest, WhatIsCloseAndOverItsLimitIsSaidToBe) {
+  FitAnswer answer = answer_of_four();
+  fit::ChipGroup& tight = answer.search.found[2].fit.groups[0];
+  tight.planned = tight.corrected = 110;
+  tight.gaps_least = 0.7;
+  ASSERT_EQ(answer.memory_of(2).verdict, FitVerdict::close);
+  EXPECT_EQ(answer.memory_of(2).free_text(), "10 B over, close");
+  EXPECT_NE(close_note(answer).find("over: more is expected than the limit"), std::string::npos) << close_note(answer);
+}
+
+TEST(FitAnswerTest, WhereNothingFitsTheFirstLineSaysWhatThereIs) {
+  FitAnswer answer = answer_of_four();
+  answer.search.found.erase(answer.search.found.begin(), answer.search.found.begin() + 3);
+  answer.search.found[0].fit.groups[0].gaps_most = 1;
+  const std::string text = fit_text(answer, 1);
+  EXPECT_NE(text.find("nothing fits: the least that was found needs 120 B, a chip of toy:1 has 100 B\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("to run one"), std::string::npos) << text;
+}
+
+// Others may leave a virtual chip nothing: what all need of the machine is shown.
+TEST(FitAnswerTest, ChipsThatShareAMachineAreHeldAgainstIt) {
+  FitAnswer answer = answer_of_four();
+  answer.search.found.erase(answer.search.found.begin(), answer.search.found.begin() + 3);
+  fit::ChipGroup& chip = answer.search.found[0].fit.groups[0];
+  chip.gaps_most = 1;
+  chip.limit = 0;
+  chip.shares_machine = true;
+  chip.machine_bytes = 100;
+  chip.machine_needed = 270;
+  chip.machine_snapshot = 30;
+  EXPECT_EQ(answer.memory_of(0).share_text(), "270 %");
+  EXPECT_EQ(answer.memory_of(0).free_text(), "-170 B");
+  const std::string text = fit_text(answer, 1);
+  EXPECT_NE(text.find("needs 240 B and 30 B for the snapshot of checkpoints, this machine has 100 B\n"),
+            std::string::npos)
+      << text;
+}
+
 TEST(FitAnswerTest, WhatIsCloseAndFasterIsNamedHoweverFarDown) {
   FitAnswer answer = answer_of_four();
   EXPECT_EQ(answer.faster_close(), 2U);

@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/file.h"
 #include "megacpp/catalog/catalog.h"
+#include "megacpp/checkpoint/safetensors.h"
 #include "megacpp/cli/json.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
@@ -247,6 +251,25 @@ TEST_F(HostileInputTest, TheLimitThatE1605WantsIsOneThatWorks) {
         tiny_nam52(command, {"--set", "ladder.rungs=[]", "--set", "hardware.limit=" + std::to_string(bytes - 1)}));
     EXPECT_NE(less.status, 0) << "one byte less is too little";
   }
+}
+
+// What a configuration claims is held against the headers of the weights before anything of that size is planned.
+TEST_F(HostileInputTest, ALayerThatWeightsDoNotHaveIsRefusedBeforeItIsPlanned) {
+  file("config.json", R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 256, "hidden_size": 8,
+                          "intermediate_size": 16, "num_hidden_layers": 40000, "num_attention_heads": 2,
+                          "num_key_value_heads": 1, "tie_word_embeddings": true})");
+  const std::vector<std::byte> bytes(256 * 8 * sizeof(float));
+  checkpoint::write_safetensors(folder_ / "model.safetensors",
+                                std::vector<checkpoint::StoredTensor>{{.name = "model.embed_tokens.weight",
+                                                                       .type = checkpoint::StoredType::f32,
+                                                                       .shape = {256, 8},
+                                                                       .bytes = bytes}},
+                                {});
+  const std::string recipe =
+      file("recipe.yaml", "name: small\ntrain: {batch: 1, sequence: 16, steps: 1, precision: f32}\n");
+  const auto start = std::chrono::steady_clock::now();
+  refused("E1203", {"train", recipe, "--from", folder_.path().string()});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << "a plan of it takes minutes";
 }
 
 TEST_F(HostileInputTest, AHuggingFaceModelIsNamed) {

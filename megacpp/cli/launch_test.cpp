@@ -289,6 +289,16 @@ TEST_F(LaunchTest, WithoutAKnownLimitNoneIsPrinted) {
   EXPECT_TRUE(plan_line({"hardware.limit=4GiB"}).ends_with(" of 4.00 GiB")) << plan_line({"hardware.limit=4GiB"});
 }
 
+// Whoever makes it small enough meets that next.
+TEST_F(LaunchTest, WhereDevicesAreMissingThatComesBeforeWhatTheyLack) {
+  if (runtime::backend_named("cuda").usable({})) GTEST_SKIP() << "a GPU is here";
+  const CommandResult result = train({"backend=cuda", "hardware.target=h100:1", "model.hidden=65536",
+                                      "model.attention.heads=512", "model.feed_forward.intermediate=262144"});
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_NE(result.err.find("error E1508"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("E2001"), std::string::npos) << result.err;
+}
+
 TEST_F(LaunchTest, FaultsTeachNothingAboutLaunchesWithout) {
   trained({"layout.data_parallel=2", "hardware.fail_allocation=[chip 1 step 0]"});
   EXPECT_EQ(trained({"layout.data_parallel=2"})["rung"], 0);

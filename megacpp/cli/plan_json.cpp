@@ -45,6 +45,12 @@ Json recompute_json(const fit::Estimate& estimate) {
   return json;
 }
 
+// Of blocks that repeat: the depths that were compiled. Null where the whole model was.
+Json planned_once_json(const std::optional<fit::ShallowPlans>& shallow) {
+  if (!shallow) return {};
+  return {{"depths", shallow->depths.depths}, {"period", shallow->depths.period}, {"text", to_text(shallow->depths)}};
+}
+
 Json gates_json() {
   Json json = Json::array();
   for (const base::Code code : plan::gate_codes())
@@ -203,6 +209,7 @@ Json plan_json(const PlanReport& r) {
           {"without_effect", to_json(r.without_effect)},
           {"recompute", recompute_json(r.estimate)},
           {"looped_bytes", r.estimate.is_unrolled() ? Json(r.estimate.loops->looped_bytes) : Json()},
+          {"planned_once", planned_once_json(r.estimate.shallow)},
           {"fits", r.estimate.fit.fits()},
           {"verdict", fit::fit_verdict_name(r.estimate.fit.verdict())},
           {"groups", groups},

@@ -158,6 +158,7 @@ Table facts_table(const PlanReport& r) {
                {"decided", decided_text(recipe, plan)}}};
   if (!r.estimate.recompute.empty()) table.rows.push_back({"recompute", fit::to_text(r.estimate.recompute)});
   if (const std::string loops = fit::loops_text(r.estimate); !loops.empty()) table.rows.push_back({"blocks", loops});
+  if (r.estimate.shallow) table.rows.push_back({"repeated blocks", to_text(r.estimate.shallow->depths)});
   for (const plan::Change& change : r.filling)
     table.rows.push_back({"changed to fill the slice", change.key + ": " + change.value});
   for (const plan::CompositionStep& step : r.composition) table.rows.push_back({step.step, step.here});
@@ -221,7 +222,10 @@ std::string plan_page(const PlanReport& r) {
   add_memory(page, r);
   add_time(page, r);
   page.heading("Parameters");
-  page.folded_table(fmt::format("All {} parameters", r.stored.size()), parameters_table(r));
+  const std::string whose = r.estimate.shallow ? fmt::format("The {} parameters of the plan of depth {}",
+                                                             r.stored.size(), r.estimate.shallow->depths.depths[2])
+                                               : fmt::format("All {} parameters", r.stored.size());
+  page.folded_table(whose, parameters_table(r));
   return page.to_text();
 }
 

@@ -8,7 +8,9 @@
 
 #include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/cli/planning_progress.h"
 #include "megacpp/cli/print_log.h"
+#include "megacpp/fit/deep_tables.h"
 #include "megacpp/fit/speed_advice.h"
 #include "megacpp/fit/step_basis.h"
 #include "megacpp/launch/assumptions.h"
@@ -33,6 +35,15 @@ void add_parameters(PlanReport& report) {
   report.rows = plan::parameter_table(report.estimate.plan, by_stage);
   report.stored = fit::stored_parameters(compiled, report.estimate.plan, device);
   report.arguments = fit::argument_bytes(report.memory(), report.estimate.recipe, device);
+}
+
+/// Single parameters are those of the deepest shallow plan.
+void add_deep_parameters(PlanReport& report, const fit::ShallowPlans& shallow) {
+  const hw::Chip device = hw::device_of(report.slice.chip);
+  report.parameters = fit::deep_parameters(shallow);
+  report.rows = fit::deep_parameter_table(shallow);
+  report.stored = fit::stored_parameters(shallow.plans[2].compiled, shallow.plans[2].plan, device);
+  report.arguments = fit::deep_argument_bytes(shallow, report.worst().stage, device);
 }
 
 }  // namespace
@@ -67,15 +78,20 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
   const recipe::Recipe& filled = fill.recipe;
   report.filling = fill.changes;
   launch::UsersCatalog catalog(wishes.catalog, catalog::Access::read, print_line);
-  const fit::Assumptions assumptions = launch::assumptions_for(filled, report.slice, catalog);
+  fit::Assumptions assumptions = launch::assumptions_for(filled, report.slice, catalog);
+  assumptions.most_planned_whole = fit::kMostPlannedWhole;
+  assumptions.after_pass = planning_progress();
   report.estimate = fit::make_estimate(filled, assumptions);
   report.lane = fit::to_text(report.estimate.lane);
   report.without_effect = without_effect_on(report.estimate.lane.backend, filled, recipe::Use::plan);
   report.catalog_note = catalog.why_not();
   if (report.catalog_note.empty() && report.estimate.correction.samples == 0)
     report.catalog_note = "the catalog has no other measurement of this lane";
-  report.composition = plan::composition(report.estimate.plan, filled);
-  add_parameters(report);
+  report.composition = plan::composition(report.estimate.plan, report.estimate.recipe);
+  if (report.estimate.shallow)
+    add_deep_parameters(report, *report.estimate.shallow);
+  else
+    add_parameters(report);
   const ir::Mesh& mesh = report.estimate.plan.parallel.mesh;
   report.islands = fit::islands_of(report.slice, mesh);
   report.crossings = fit::crossings_of(report.estimate.recipe, report.slice, mesh, report.estimate.time);

@@ -40,7 +40,7 @@ struct PlanReport {
   int64_t parameters = 0;  // elements
   std::vector<plan::CompositionStep> composition;
   std::vector<plan::ParameterRow> rows;      // blocks that are alike folded
-  std::vector<fit::StoredParameter> stored;  // every one
+  std::vector<fit::StoredParameter> stored;  // every one; where blocks were planned once, of the deepest shallow plan
   fit::ArgumentBytes arguments;              // of the worst chip
   std::vector<fit::AxisIsland> islands;      // the link under each axis
   std::vector<fit::Crossing> crossings;      // axes that belong inside the fast domain and leave it

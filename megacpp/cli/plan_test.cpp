@@ -254,6 +254,33 @@ TEST_F(PlanCommandTest, WhatDoesNotFitIsPrintedWholeAndEndsWithItsError) {
   EXPECT_NE(activations.err.find("reduce train.batch to no less than 4"), std::string::npos) << activations.err;
 }
 
+TEST_F(PlanCommandTest, TheCompositionHasTheRecomputeThatWasDecided) {
+  const std::vector<std::string> settings = {"train.batch=64", "layout.data_parallel=4"};
+  const int64_t needed = plan_as_json({"--hardware", "h100:4"}, settings)["groups"][0]["needed_bytes"].get<int64_t>();
+  std::vector<std::string> tight = settings;
+  tight.push_back("hardware.limit=" + std::to_string(needed));
+  const Json plan = plan_as_json({"--hardware", "h100:4"}, tight);
+  std::string decided;
+  for (const auto& [key, level] : plan["recompute"].items())
+    if (level["level"] != "none")
+      decided +=
+          (decided.empty() ? "" : ", ") + key.substr(key.rfind('.') + 1) + " " + level["level"].get<std::string>();
+  ASSERT_FALSE(decided.empty()) << plan["recompute"];
+  EXPECT_EQ(plan["composition"][2]["step"], "recompute");
+  EXPECT_EQ(plan["composition"][2]["here"], decided);
+}
+
+TEST_F(PlanCommandTest, BlocksThatRepeatArePlannedOnceAndSaidToBe) {
+  const std::vector<std::string> deep = {"model.depth=100000", "train.recompute=full"};
+  const Json plan = plan_as_json({"--hardware", "v6e:2x2"}, deep);
+  EXPECT_EQ(plan["planned_once"]["period"].get<int64_t>() > 0, true);
+  EXPECT_EQ(plan["planned_once"]["depths"].size(), 3U);
+  EXPECT_EQ(plan["depth"], 100000);
+  const Result result = this->plan({"--hardware", "v6e:2x2"}, deep);
+  EXPECT_NE(result.out.find("of 100,000 blocks repeat: planned from depths "), std::string::npos) << result.out;
+  EXPECT_TRUE(plan_as_json({"--hardware", "v6e:2x2"}, {})["planned_once"].is_null());
+}
+
 TEST_F(PlanCommandTest, WhatFitsOnlyWithoutGapsIsSaidToBeClose) {
   const std::string keeping = "train.recompute=none";  // nothing that could make it fit is left to planning
   const Json roomy = plan_as_json({"--hardware", "v6e:2x2"}, {keeping})["groups"][0];

@@ -33,6 +33,7 @@ std::string header_text(const PlanReport& r) {
   if (!r.estimate.recompute.empty()) text += fmt::format("recompute {}\n", fit::to_text(r.estimate.recompute));
   if (const std::string loops = fit::loops_text(r.estimate); !loops.empty())
     text += fmt::format("blocks    {}\n", loops);
+  if (r.estimate.shallow) text += fmt::format("repeated  {}\n", to_text(r.estimate.shallow->depths));
   if (!r.filling.empty())
     text += fmt::format("changed   {}: so that no chip of {} is left over\n", launch::changes_text(r.filling),
                         base::printable_in_line(r.slice.name));

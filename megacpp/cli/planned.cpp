@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "megacpp/cli/planning_progress.h"
 #include "megacpp/cli/print_log.h"
 #include "megacpp/fit/estimate.h"
 #include "megacpp/launch/assumptions.h"
@@ -36,8 +37,11 @@ recipe::Recipe planned(const recipe::Recipe& recipe, const std::optional<hw::Sli
   const runtime::FoundHardware hardware = slice ? runtime::FoundHardware{.slice = *slice} : hardware_of_train(recipe);
   if (!hardware.note.empty()) print_line({.topic = "hardware", .text = hardware.note});
   const runtime::TargetMesh mesh = runtime::mesh_here(recipe, hardware.slice.devices());
-  const fit::Estimate estimate = fit::make_estimate(recipe, launch::assumptions_for(recipe, hardware, catalog, mesh),
-                                                    slice ? fit::FitVerdict::fits : fit::FitVerdict::close);
+  fit::Assumptions assumptions = launch::assumptions_for(recipe, hardware, catalog, mesh);
+  assumptions.most_planned_whole = fit::kMostPlannedWhole;
+  assumptions.after_pass = planning_progress();
+  const fit::Estimate estimate =
+      fit::make_estimate(recipe, assumptions, slice ? fit::FitVerdict::fits : fit::FitVerdict::close);
   if (is_recompute_left) print_line({.topic = "recompute", .text = fit::to_text(estimate.recompute)});
   if (estimate.is_unrolled()) print_line({.topic = "blocks", .text = fit::loops_text(estimate)});
   return estimate.recipe;

@@ -26,8 +26,8 @@ struct WeightSource {
   std::function<std::vector<collectives::Field>()> digests;
 };
 
-/// `named` and errors as of launch::open_model(). What a folder's tensors are is known when they are loaded, its config
-/// now.
+/// `named` and errors as of launch::open_model(). A folder's tensors are read when they are loaded; which there are,
+/// and whether they are those of its config, is known now.
 WeightSource open_weight_source(const std::string& named);
 
 }  // namespace megacpp::cli

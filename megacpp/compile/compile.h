@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +31,8 @@ struct Options {
   /// no pass, a pass that cannot be left out, and one that does not run here anyway, with the reason.
   std::vector<std::string> without = {};
   Verify verify = Verify::every_pass;
+  /// Called with the name of every pass that has run, for who shows that something happens.
+  std::function<void(std::string_view pass)> after_pass = {};
 };
 
 /// A training run: micro-steps (forward, backward, gradient accumulation) and update. `plan` was made of `recipe`; left

@@ -71,6 +71,7 @@ struct StagePrograms {
   memory::MemoryPlan memory = {};
   std::vector<Action> step = {};        // one optimizer step, in order
   std::vector<StateTensor> state = {};  // every input of the programs, sorted by name
+  int64_t kept_beside = 0;              // bytes kept from step to step that `state` has not: of a plan without programs
   double flops = 0;                     // of one chip in one step without the update, recompute included
 
   bool has(ProgramKind kind) const;

@@ -97,8 +97,8 @@ bool needs_more(const Compiled& compiled, const Compiled& than) {
 
 class PassRunner {
  public:
-  PassRunner(const std::vector<Pass>& passes, const std::vector<std::string>& without)
-      : passes_(passes), without_(without) {}
+  PassRunner(const std::vector<Pass>& passes, const Options& options)
+      : passes_(passes), without_(options.without), after_pass_(options.after_pass) {}
 
   enum class Check : uint8_t { every_pass, nothing };
 
@@ -126,6 +126,7 @@ class PassRunner {
     if (!pass.text && check == Check::every_pass)
       time.verify_seconds = base::seconds_of([&] { verify_all(run, form); });
     run.compiled.passes.push_back(time);
+    if (after_pass_) after_pass_(pass.name);
     if (dump.write) dump.write(file_of(i), pass.text ? pass.text(run) : text_of(graphs));
   }
 
@@ -180,6 +181,7 @@ class PassRunner {
 
   const std::vector<Pass>& passes_;
   const std::vector<std::string>& without_;
+  const std::function<void(std::string_view)>& after_pass_;
 };
 
 }  // namespace
@@ -208,7 +210,7 @@ void run_passes(const std::vector<Pass>& passes, const Options& options, Compila
   }
   using Check = PassRunner::Check;
   const Check check = options.verify == Verify::every_pass ? Check::every_pass : Check::nothing;
-  const ops::Form form = PassRunner(passes, options.without).run_from(0, ops::Form::built, run, dump, check);
+  const ops::Form form = PassRunner(passes, options).run_from(0, ops::Form::built, run, dump, check);
   if (options.verify == Verify::result && !run.compiled.passes.empty())
     run.compiled.passes.back().verify_seconds += base::seconds_of([&] { verify_all(run, form); });
 }

@@ -83,7 +83,7 @@ std::vector<int64_t> kept_bytes_by_stage(const Compiled& compiled) {
   std::vector<int64_t> by_stage;
   std::set<std::string_view> counted;
   for (const StagePrograms& stage : compiled.stages) {
-    int64_t& bytes = by_stage.emplace_back(0);
+    int64_t& bytes = by_stage.emplace_back(stage.kept_beside);
     for (const StateTensor& tensor : stage.state)
       if (tensor.kept && counted.insert(tensor.name).second) bytes += tensor.whole.bytes();
   }

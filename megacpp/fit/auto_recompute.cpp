@@ -154,6 +154,14 @@ void AutoRecompute::raise(Need need) {
   set(*best, best_level, reason_of(need) + ", and this costs the least time per byte");
 }
 
+double AutoRecompute::kept_bytes() {
+  double bytes = 0;
+  for (const recipe::BlockType& type : recipe::block_types(recipe_.model))
+    for (Letter& letter : letters_)
+      if (letter.name == type.letter) bytes += static_cast<double>(type.blocks) * cost_of(letter).bytes[letter.level];
+  return bytes;
+}
+
 void AutoRecompute::raise_all(std::string_view level, Need need) {
   const size_t least = level_of(level);
   const std::string why = least == kFull ? "no level is enough; this needs the least"

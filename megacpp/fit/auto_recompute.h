@@ -51,6 +51,9 @@ class AutoRecompute {
   enum class Need : uint8_t { limit, unsure, ceiling };
   /// The one that costs the least time per byte.
   void raise(Need need);
+  /// Bytes that all blocks keep from forward to backward with the levels as they are now, by those of one block alone:
+  /// for saying which of several levels to look at first.
+  double kept_bytes();
   /// All letters below `level` to it.
   void raise_all(std::string_view level, Need need);
 

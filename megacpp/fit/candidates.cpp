@@ -91,10 +91,13 @@ class Enumerator {
   // What the gates would say as well, without their search for a way out.
   std::string cheap_refusal(const LayoutChoice& d, SplitSequences split) const {
     if (const std::string why = unsupported(d); !why.empty()) return why;
-    if (d.context > 1 && split == SplitSequences::no) return "sequences are short enough for one chip";
+    if (d.context > 1 && split == SplitSequences::no)
+      return fmt::format("context_parallel above 1, not tried below {} tokens of a sequence", kLongSequence);
     if (d.context > recipe_.layout.context_parallel && recipe_.train.sequence / d.context < kLeastRun)
       return fmt::format("fewer than {} tokens of a sequence on a chip", kLeastRun);
-    if (experts_ % d.expert != 0) return "experts do not divide by expert_parallel";
+    if (d.expert > 1 && !recipe::has_experts(recipe_.model))
+      return "expert_parallel above 1, and the model has no experts";
+    if (experts_ % d.expert != 0) return fmt::format("expert_parallel that does not divide {} experts", experts_);
     if (recipe_.train.batch * recipe_.train.micro_steps < d.data * d.expert)
       return "fewer sequences in the global batch than chips that share it";
     if (d.pipeline * recipe_.layout.virtual_stages > recipe_.model.depth) return "more stages than blocks";

@@ -14,6 +14,9 @@
 
 namespace megacpp::fit {
 
+/// Tokens of a sequence from which splitting it is a choice of its own.
+inline constexpr int64_t kLongSequence = 16384;
+
 struct LayoutChoice {
   int64_t data = 1, expert = 1, context = 1, tensor = 1, pipeline = 1;
   int64_t zero = 1;

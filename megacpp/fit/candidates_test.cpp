@@ -125,5 +125,20 @@ TEST(CandidatesTest, OnlyWhatDiffersIsSet) {
   EXPECT_EQ(changes, wanted);
 }
 
+// A reason says what was not tried, and why.
+TEST(CandidatesTest, ReasonsSayWhatWasNotTriedAndWhy) {
+  const auto reasons = [](const std::vector<std::string>& settings) {
+    std::string all;
+    for (const Dropped& one : legal_layouts(testing_support::test_recipe(settings), 8, SplitSequences::no).dropped)
+      all += one.reason + "\n";
+    return all;
+  };
+  EXPECT_NE(reasons({}).find("context_parallel above 1, not tried below 16384 tokens of a sequence\n"),
+            std::string::npos);
+  EXPECT_NE(reasons({}).find("expert_parallel that does not divide 4 experts\n"), std::string::npos) << reasons({});
+  const std::string dense = reasons({"model.feed_forward.experts=0"});
+  EXPECT_NE(dense.find("expert_parallel above 1, and the model has no experts\n"), std::string::npos) << dense;
+}
+
 }  // namespace
 }  // namespace megacpp::fit

@@ -2,6 +2,7 @@
 #include "megacpp/fit/estimate.h"
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -10,6 +11,8 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/thread_pool.h"
+#include "megacpp/fit/deep_plan.h"
 #include "megacpp/fit/hardware_target.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/memory/report.h"
@@ -45,16 +48,24 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
   require_all_devices(recipe, estimate.plan, assumptions.slice);
   const schedule::Target target = target_on(assumptions);
   estimate.has_host_memory = target.has_host_memory;
-  estimate.compiled = compile::compile_training(recipe, estimate.plan, target, {.verify = compile::Verify::result});
-  estimate.correction = catalog::correction_by_others(assumptions.peaks, estimate.signature);
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  estimate.reserved = reserved_bytes(recipe, estimate.plan, estimate.compiled, target, device);
+  if (std::optional<DeepPlan> deep = deep_plan(recipe, estimate.plan, assumptions, target)) {
+    estimate.compiled = std::move(deep->compiled);
+    estimate.reserved = deep->reserved;
+    estimate.time = std::move(deep->time);
+    estimate.shallow = std::move(deep->shallow);
+  } else {
+    estimate.compiled = compile::compile_training(
+        recipe, estimate.plan, target, {.verify = compile::Verify::result, .after_pass = assumptions.after_pass});
+    estimate.reserved = reserved_bytes(recipe, estimate.plan, estimate.compiled, target, device);
+    if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions, recipe.train.precision);
+  }
+  estimate.correction = catalog::correction_by_others(assumptions.peaks, estimate.signature);
   Hosts hosts = assumptions.hosts;
   hosts.keep_snapshot = hosts.keep_snapshot && recipe.checkpoint.saves();
   estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
                             {.of_parts = estimate.correction, .letters = letter_families(recipe.model)}, hosts,
                             reserved_range(estimate.reserved, recipe, estimate.compiled, device));
-  if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions, recipe.train.precision);
   estimate.time_correction = catalog::correction_by_others(assumptions.steps, estimate.signature);
   return estimate;
 }
@@ -109,6 +120,86 @@ Ends find_ends(const AutoRecompute& start, AutoRecompute::Need need, const Assum
   return ends;
 }
 
+/// Estimates of several, on as many threads as there may be.
+std::vector<Estimate> estimates_of(const std::vector<AutoRecompute>& levels, const Assumptions& assumptions) {
+  std::vector<Estimate> estimates(levels.size());
+  std::vector<std::exception_ptr> failed(levels.size());
+  base::ThreadPool pool(std::min(assumptions.threads, static_cast<int>(levels.size())));
+  pool.for_each(std::ssize(levels), [&](int64_t i, int) {
+    const auto at = static_cast<size_t>(i);
+    try {
+      estimates[at] = estimate_of(levels[at], assumptions);
+    } catch (...) {
+      failed[at] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& error : failed)
+    if (error) std::rethrow_exception(error);
+  return estimates;
+}
+
+/// All levels from `start` to full for every letter.
+std::vector<AutoRecompute> levels_from(const AutoRecompute& start, AutoRecompute::Need need) {
+  std::vector<AutoRecompute> levels = {start};
+  while (levels.back().can_raise()) {
+    AutoRecompute next = levels.back();
+    next.raise(need);
+    levels.push_back(std::move(next));
+  }
+  return levels;
+}
+
+/// The first of the levels, which get ever smaller, that should need no more than `wanted` where the first needs
+/// `first` and the last `last`: as much less as blocks keep less.
+size_t guessed_level(std::vector<AutoRecompute>& levels, double first, double last, double wanted) {
+  const double kept_first = levels.front().kept_bytes(), saved = kept_first - levels.back().kept_bytes();
+  if (saved <= 0 || last >= first) return levels.size() / 2;
+  const auto is_enough = [&](AutoRecompute& level) {
+    return first - (first - last) * (kept_first - level.kept_bytes()) / saved <= wanted;
+  };
+  const auto found = std::ranges::find_if(levels, is_enough);
+  return static_cast<size_t>(found - levels.begin());
+}
+
+/// Expected bytes below which the most that may be needed is within the limit.
+double wanted_bytes_of(const Estimate& estimate, FitVerdict verdict) {
+  const ChipGroup& worst = estimate.fit.worst();
+  const double needed = static_cast<double>(worst.needed());
+  const double counted = static_cast<double>(verdict == FitVerdict::fits ? worst.most_needed() : worst.needed());
+  return static_cast<double>(worst.limit.value_or(worst.needed())) * needed / std::max(1.0, counted);
+}
+
+/// By bisection: the least recompute that is as sure as `verdict`, else the best there was. `none` is of the first of
+/// the levels and not enough, `best` of the ends.
+Estimate bisected(std::vector<AutoRecompute> levels, Estimate none, Estimate best, FitVerdict verdict,
+                  const Assumptions& assumptions, const Goal& goal) {
+  size_t below = 0, above = levels.size();  // the former is not enough, the latter is or there is none
+  size_t next = guessed_level(levels, static_cast<double>(none.fit.worst().needed()),
+                              static_cast<double>(best.fit.worst().needed()), wanted_bytes_of(none, verdict));
+  if (goal.is_better(none, best)) best = std::move(none);
+  std::optional<Estimate> enough;
+  while (above - below > 1) {
+    next = std::clamp(next, below + 1, above - 1);
+    std::vector<size_t> tried = {next};  // and, where the guess is good, the one that shows it
+    if (next > below + 1) tried.insert(tried.begin(), next - 1);
+    std::vector<AutoRecompute> wanted;
+    for (const size_t at : tried) wanted.push_back(levels[at]);
+    std::vector<Estimate> found = estimates_of(wanted, assumptions);
+    for (size_t i = tried.size(); i-- > 0;) {
+      if (tried[i] < above && goal.is_met(found[i], verdict)) {
+        above = tried[i];
+        enough = std::move(found[i]);
+      } else {
+        below = std::max(below, tried[i]);
+        if (goal.is_better(found[i], best)) best = std::move(found[i]);
+        break;
+      }
+    }
+    next = below + (above - below) / 2;
+  }
+  return enough ? std::move(*enough) : std::move(best);
+}
+
 /// With as much recompute as the goal takes.
 Estimate with_recompute(const recipe::Recipe& recipe, const Assumptions& assumptions, const Goal& goal) {
   AutoRecompute recompute(recipe, assumptions);
@@ -120,6 +211,9 @@ Estimate with_recompute(const recipe::Recipe& recipe, const Assumptions& assumpt
   Estimate best = std::move(ends.best);
   if (!goal.is_enough(best) && ends.full_needs_least) return goal.is_better(best, estimate) ? best : estimate;
   const FitVerdict reachable = std::max(goal.reach, best.fit.verdict());
+  if (!assumptions.says_why && !goal.is_met(estimate, reachable))
+    return bisected(levels_from(recompute, goal.need_of(estimate)), std::move(estimate), std::move(best), reachable,
+                    assumptions, goal);
   while (!goal.is_met(estimate, reachable)) {
     const AutoRecompute::Need need = goal.need_of(estimate);
     if (goal.is_better(estimate, best)) best = std::move(estimate);

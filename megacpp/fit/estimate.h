@@ -3,7 +3,10 @@
 // What plans, ladder and search are made of.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/catalog/calibration.h"
@@ -12,6 +15,7 @@
 #include "megacpp/fit/fit_report.h"
 #include "megacpp/fit/lane.h"
 #include "megacpp/fit/reserved_bytes.h"
+#include "megacpp/fit/shallow_plans.h"
 #include "megacpp/fit/step_time.h"
 #include "megacpp/hw/slice.h"
 #include "megacpp/plan/next_step.h"
@@ -42,6 +46,9 @@ struct Estimate {
   StepTime time;
   catalog::Correction time_correction = {};  // of its time, likewise
   bool has_host_memory = false;              // what runs it can keep state in its host's memory
+  /// Where blocks that repeat were planned once: what was compiled. `compiled` then has memory and FLOPs alone, and
+  /// nothing that runs.
+  std::optional<ShallowPlans> shallow = {};
 
   /// The time of a step as measurements correct it, else as predicted.
   double step_seconds() const;
@@ -75,6 +82,13 @@ struct Assumptions {
   catalog::Build build = {};                // what runs it
   std::vector<catalog::Sample> peaks = {};  // measured on this lane: plans are corrected by those of other launches
   std::vector<catalog::Sample> steps = {};  // likewise, times of steps
+  /// Blocks of a model above which those that repeat are planned once (shallow_plans.h). What runs is compiled whole.
+  int64_t most_planned_whole = INT64_MAX;
+  std::function<void(std::string_view pass)> after_pass = {};  // of every compilation
+  /// Whether each level of recompute is tried on the way to what is enough, so that every choice has its reason. A
+  /// search asks for none: what is enough is then bisected, more recompute being taken to need less.
+  bool says_why = true;
+  int threads = 1;  // that an estimate may compile plans on at once
   /// Where the recipe leaves it to planning (xla.loops: auto) and plans know enough of unrolled blocks: on TPUs.
   std::optional<UnrolledLane> unrolled = {};
 };

@@ -46,7 +46,7 @@ int64_t sequence_unit(const Recipe& recipe) {
 class Bisection {
  public:
   Bisection(const Recipe& recipe, const Assumptions& assumptions, Growth& growth,
-            const std::function<void(int64_t)>& progress)
+            const std::function<void(const Growth&)>& progress)
       : recipe_(recipe), assumptions_(assumptions), growth_(growth), progress_(progress) {}
 
   void run() {
@@ -82,21 +82,21 @@ class Bisection {
     growth_.tried.push_back(
         compile_candidate(recipe_, changes_to(growth_.what, multiple * growth_.unit), assumptions_));
     tried_[multiple] = growth_.tried.size() - 1;
-    if (progress_) progress_(static_cast<int64_t>(growth_.tried.size()));
+    if (progress_) progress_(growth_);
     return growth_.tried.back().fit.verdict();
   }
 
   const Recipe& recipe_;
   const Assumptions& assumptions_;
   Growth& growth_;
-  const std::function<void(int64_t)>& progress_;
+  const std::function<void(const Growth&)>& progress_;
   std::map<int64_t, size_t> tried_;  // by multiple
 };
 
 }  // namespace
 
 Growth grow(const Recipe& recipe, Grown what, const Assumptions& assumptions,
-            const std::function<void(int64_t)>& progress) {
+            const std::function<void(const Growth&)>& progress) {
   const bool is_batch = what == Grown::batch;
   Growth growth{.what = what,
                 .unit = is_batch ? recipe.layout.data_parallel * recipe.layout.expert_parallel : sequence_unit(recipe),

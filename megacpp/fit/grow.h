@@ -28,6 +28,6 @@ struct Growth {
 
 /// The layout must fill the hardware (E1401) and be legal for one unit (E1401 to E1407).
 Growth grow(const recipe::Recipe& recipe, Grown what, const Assumptions& assumptions,
-            const std::function<void(int64_t compiled)>& progress = {});
+            const std::function<void(const Growth& so_far)>& progress = {});
 
 }  // namespace megacpp::fit

@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
+#include <span>
 #include <tuple>
+#include <utility>
 
 #include "megacpp/fit/axis_link.h"
 #include "megacpp/fit/pipeline_time.h"
 #include "megacpp/fit/step_time.h"
+#include "megacpp/ir/fold_blocks.h"
 #include "megacpp/memory/chip_fit.h"
 #include "megacpp/model/model.h"
 #include "megacpp/plan/parameter_table.h"
@@ -90,13 +94,37 @@ QuickEstimator::QuickEstimator(const Recipe& recipe, const Assumptions& assumpti
     : recipe_(recipe),
       assumptions_(assumptions),
       element_bytes_(recipe.train.precision == "bf16" ? 2 : 4),
-      parameters_(model::parameters_of(recipe.model)) {
-  for (const blocks::Parameter& parameter : parameters_) {
+      parameters_(alike_parameters(recipe.model)) {
+  for (const auto& [parameter, count] : parameters_) {
     const bool of_experts = std::ranges::find(parameter.dims, blocks::Dim::experts) != parameter.dims.end();
-    (of_experts ? expert_elements_ : dense_elements_) += number(ir::num_elements(parameter.shape));
+    (of_experts ? expert_elements_ : dense_elements_) += number(count * ir::num_elements(parameter.shape));
   }
   const std::array<TwinsOfLevel, 3> twins = compile_twins(pool);
   std::ranges::transform(twins, costs_.begin(), [this](const TwinsOfLevel& of_level) { return cost_of(of_level); });
+}
+
+std::vector<QuickEstimator::Alike> QuickEstimator::alike_parameters(const recipe::Model& model) {
+  std::vector<Alike> alike;
+  std::map<std::tuple<std::string, ir::Shape, bool, bool>, size_t> known;
+  for (blocks::Parameter& parameter : model::parameters_of(model)) {
+    const auto [at, is_new] = known.try_emplace(
+        {ir::fold_blocks(parameter.name), parameter.shape, parameter.trainable, parameter.frozen}, alike.size());
+    if (is_new) alike.push_back({.parameter = std::move(parameter)});
+    ++alike[at->second].count;
+  }
+  return alike;
+}
+
+plan::StateBytes QuickEstimator::state_bytes(const plan::Plan& plan) const {
+  plan::StateBytes sum;
+  for (const auto& [parameter, count] : parameters_) {
+    const plan::StateBytes one = plan::state_bytes(plan, std::span(&parameter, 1));
+    sum.weights += count * one.weights;
+    sum.kept += count * one.kept;
+    sum.gradients += count * one.gradients;
+    sum.optimizer += count * one.optimizer;
+  }
+  return sum;
 }
 
 QuickEstimator::Twin QuickEstimator::compile_twin(const std::string& recompute, int64_t depth, int64_t batch) const {
@@ -211,7 +239,7 @@ std::array<QuickEstimate, 3> QuickEstimator::estimates(const LayoutChoice& c) {
   const double chip_batch = number(c.batch) / number(c.data * c.expert);
   const double in_flight = number(std::min(c.pipeline, c.micro_steps));
   const double held = (dense_elements_ + expert_elements_ / number(c.expert)) / split;
-  plan::StateBytes held_state = plan::state_bytes(plan, parameters_);
+  plan::StateBytes held_state = state_bytes(plan);
   // In the host's memory. Layouts are ranked here, so activations there, and the time of copies, are left to the
   // estimates of those that come first: all layouts of a recipe offload alike.
   if (plan.layout.offloads_state()) held_state.optimizer = 0;

@@ -16,6 +16,7 @@
 #include "megacpp/blocks/parameter.h"
 #include "megacpp/fit/candidates.h"
 #include "megacpp/fit/estimate.h"
+#include "megacpp/plan/parameter_table.h"
 
 namespace megacpp::fit {
 
@@ -61,7 +62,15 @@ class QuickEstimator {
   recipe::Recipe recipe_;
   const Assumptions& assumptions_;
   double element_bytes_;  // of weights and activations in compute
-  std::vector<blocks::Parameter> parameters_;
+  /// Parameters that differ in the number of their block alone.
+  struct Alike {
+    blocks::Parameter parameter;
+    int64_t count = 0;
+  };
+  static std::vector<Alike> alike_parameters(const recipe::Model& model);
+  plan::StateBytes state_bytes(const plan::Plan& plan) const;  // of the whole model
+
+  std::vector<Alike> parameters_;
   double dense_elements_ = 0, expert_elements_ = 0;
   std::array<Cost, 3> costs_;                              // by level of recompute
   std::map<std::pair<int64_t, int64_t>, double> bubbles_;  // by stages and micro-steps: layouts share them

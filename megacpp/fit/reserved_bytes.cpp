@@ -216,18 +216,25 @@ int64_t reserved_code(const recipe::Recipe& recipe, const hw::Chip& device) {
   return device.code_bytes_base + device.code_bytes_per_block * (blocks - again);
 }
 
+ReservedBytes with_gaps_and_code(ReservedBytes terms, const recipe::Recipe& recipe, const memory::MemoryPlan& memory,
+                                 const hw::Chip& device) {
+  terms.other = 0;
+  const bool is_peak_in_update = memory.peak_program == "update";
+  if (is_peak_in_update) terms.other = std::max<int64_t>(0, memory.total_bytes - terms.alive());
+  const bool has_loops = recipe::has_block_loops(recipe);
+  terms.gaps = scaled((has_loops ? device.reserved_per_alive : device.unrolled_per_alive) - 1, terms.alive());
+  terms.code = reserved_code(recipe, device);
+  return terms;
+}
+
 std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const plan::Plan& plan,
                                             const compile::Compiled& compiled, const schedule::Target& target,
                                             const hw::Chip& device) {
   if (!has_reserved_rule(recipe, device) || compiled.stages.size() > 1) return std::nullopt;
   const bool has_loops = recipe::has_block_loops(recipe);
   const StepParts parts = step_parts(recipe, plan, compiled, target, device);
-  ReservedBytes reserved = (has_loops ? in_loops : unrolled)(recipe, parts, target, device);
-  if (parts.is_planned_peak_in_update) reserved.other = std::max<int64_t>(0, parts.planned - reserved.alive());
-  const double per_alive = has_loops ? device.reserved_per_alive : device.unrolled_per_alive;
-  reserved.gaps = scaled(per_alive - 1, reserved.alive());
-  reserved.code = reserved_code(recipe, device);
-  return reserved;
+  return with_gaps_and_code((has_loops ? in_loops : unrolled)(recipe, parts, target, device), recipe,
+                            compiled.stages[0].memory, device);
 }
 
 bool has_reserved_range(const hw::Chip& device) { return device.kind == hw::ChipKind::tpu && device.gaps_least < 1; }

@@ -75,6 +75,10 @@ std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const 
                                             const compile::Compiled& compiled, const schedule::Target& target,
                                             const hw::Chip& device);
 
+/// The terms with what follows from them and the plan: what the plan has alive beyond them, gaps and code.
+ReservedBytes with_gaps_and_code(ReservedBytes terms, const recipe::Recipe& recipe, const memory::MemoryPlan& memory,
+                                 const hw::Chip& device);
+
 /// Whether steps without a rule have a range: not where the chip's file has no least, and not on GPUs, whose plans have
 /// one of their own (ChipGroup). With it verdicts count with the least code that was seen.
 bool has_reserved_range(const hw::Chip& device);

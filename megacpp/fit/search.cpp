@@ -26,12 +26,11 @@ namespace {
 
 using recipe::Recipe;
 
-constexpr int64_t kLongSequence = 16384;  // tokens from which splitting a sequence is a choice of its own
-constexpr size_t kRound = 8;              // compiled between two looks at what was learnt
-constexpr double kSlack = 1.25;           // a quick estimate so far above the limit may still fit
-constexpr double kNear = 1.1;             // one so many times that of what fits may still be faster
-constexpr double kHopeless = 2;           // one so many times that of what fits is looked at last
-constexpr double kMostOff = 8;            // one layout says no more of its variants than this factor
+constexpr size_t kRound = 8;     // compiled between two looks at what was learnt
+constexpr double kSlack = 1.25;  // a quick estimate so far above the limit may still fit
+constexpr double kNear = 1.1;    // one so many times that of what fits may still be faster
+constexpr double kHopeless = 2;  // one so many times that of what fits is looked at last
+constexpr double kMostOff = 8;   // one layout says no more of its variants than this factor
 constexpr const char* kStateTooLarge = "weights, gradients and optimizer state alone exceed a chip";
 
 /// What chips leave to a plan, bytes beside code: the one that has least, and the one that has most.
@@ -210,9 +209,10 @@ class Search {
     compiled_ = small_picks_ = 0;
     const int64_t space = options_in_space();
     tries_ = options_.tries.value_or(default_tries(space));
+    if (options_.progress) options_.progress(compiled_, tries_, best_so_far());
     for (std::vector<Pick> round = first_round(space); !round.empty(); round = next_round()) {
       compile(round);
-      if (options_.progress) options_.progress(compiled_, tries_);
+      if (options_.progress) options_.progress(compiled_, tries_, best_so_far());
     }
     result_.left += space - compiled_;
   }
@@ -223,17 +223,22 @@ class Search {
 
   LayoutSearch finish() {
     compile_with_auto();
-    const auto rank = [](const Found& one) {
-      const FitVerdict verdict = one.fit.verdict();
-      return std::pair(verdict, verdict != FitVerdict::does_not_fit
-                                    ? one.time.seconds()
-                                    : -static_cast<double>(one.fit.worst().free_bytes().value()));
-    };
     std::ranges::stable_sort(result_.found, std::less<>(), rank);
     return std::move(result_);
   }
 
  private:
+  static std::pair<FitVerdict, double> rank(const Found& one) {
+    const FitVerdict verdict = one.fit.verdict();
+    return {verdict, verdict != FitVerdict::does_not_fit ? one.time.seconds()
+                                                         : -static_cast<double>(one.fit.worst().free_bytes().value())};
+  }
+
+  const Found* best_so_far() const {
+    const auto best = std::ranges::min_element(result_.found, std::less<>(), rank);
+    return best == result_.found.end() ? nullptr : &*best;
+  }
+
   // The second time sequences are split as well: what was looked at the first time is left out.
   void gather(SplitSequences split) {
     const bool is_again = result_.considered > 0;

@@ -56,8 +56,9 @@ struct SearchOptions {
   std::optional<int64_t> tries = {};  // layouts to compile at most; absent: by the size of the space
   size_t with_auto = 3;               // of the best of them, once more with recompute left to planning
   int threads = 1;
-  /// Called now and then from the calling thread.
-  std::function<void(int64_t compiled, int64_t tries)> progress = {};
+  /// Called now and then from the calling thread, with the best so far (of the best verdict the fastest); none: nothing
+  /// was compiled yet, or all that was is refused.
+  std::function<void(int64_t compiled, int64_t tries, const Found* best)> progress = {};
 };
 
 /// What is expected of a step, bytes beside code: up to `surely` it fits a chip, above `possibly` it does not. Between

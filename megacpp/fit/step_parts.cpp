@@ -143,8 +143,6 @@ StepParts step_parts(const recipe::Recipe& recipe, const plan::Plan& plan, const
   const ir::Graph& micro_step = chip.find(compile::ProgramKind::micro_step).graph;
   StepParts parts{.arguments = argument_bytes(chip.memory, recipe, device).total(),
                   .all_gradients = plan::state_bytes(plan, compiled.parameters).gradients,
-                  .planned = chip.memory.total_bytes,
-                  .is_planned_peak_in_update = chip.memory.peak_program == "update",
                   .gradient_chips = plan.parallel.mesh.size(plan.copies)};
   parts.gathers_weights = plan.layout.zero == 3 && parts.gradient_chips > 1;
   parts.gathers_updates = plan.layout.zero > 0 && plan.layout.zero < 3 && parts.gradient_chips > 1;

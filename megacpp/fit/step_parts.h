@@ -31,10 +31,8 @@ struct StepParts {
   int64_t block_scores = 0;               // of its block of queries that has the most
   int64_t scores_with_masked = 0;         // of all its blocks of queries: on the diagonal they have masked ones too
   int64_t loop_temporaries = 0;           // of the attention that is one, and holds the most beside what it reads
-  int64_t planned = 0;                    // the planned peak
-  bool is_planned_peak_in_update = false;
-  int64_t gradient_chips = 1;    // that gradients of dense parameters are reduced over
-  bool gathers_weights = false;  // ZeRO 3 over several of these
+  int64_t gradient_chips = 1;             // that gradients of dense parameters are reduced over
+  bool gathers_weights = false;           // ZeRO 3 over several of these
   bool gathers_updates = false;  // ZeRO 1 or 2 over several of these: weights are whole, and put together by the update
   /// Micro-steps add to a whole gradient of the head's weight; of one that is the table too this was not seen.
   bool sums_whole_head = false;

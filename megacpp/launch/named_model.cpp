@@ -26,7 +26,7 @@ bool is_hf_folder(const std::filesystem::path& path) {
 }
 
 NamedModel open_hf_folder(const std::filesystem::path& folder) {
-  const checkpoint::HfModel described = checkpoint::import_hf_folder_config(folder);
+  const checkpoint::HfModel described = checkpoint::describe_hf_folder(folder);
   const std::string config = (folder / kConfigFile).string();
   MEGACPP_REQUIRE(!described.lone_block, E1202,
                   {.where = config,

@@ -3,18 +3,16 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/memory/contents.h"
 #include "megacpp/memory/offsets.h"
 #include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
 
 namespace megacpp::memory {
 namespace {
-
-constexpr size_t kLargestShown = 20;
-
-int64_t aligned(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
 // Where state stands in the collectives that move it, so that what moves together can be contiguous.
 std::map<std::string, size_t> rank_moved_state(const std::vector<const ir::Graph*>& programs) {
@@ -78,7 +76,7 @@ class Planner {
       int64_t& end = slot.space == Space::host ? host_state_bytes_ : plan_.state_bytes;
       slot.offset = end;
       offset_of_[slot.name] = slot.offset;
-      const int64_t bytes = aligned(target_.bytes_of_state(slot.type), target_.alignment);
+      const int64_t bytes = aligned_bytes(target_.bytes_of_state(slot.type), target_.alignment);
       end += bytes;
       if (slot.space == Space::host && slot.role == ir::Role::activation) plan_.host_activation_bytes += bytes;
     }
@@ -126,7 +124,7 @@ class Planner {
     std::vector<Interval> intervals;
     for (const Buffer& buffer : buffers.buffers)
       if (buffer.state.empty() && buffer.space == space)
-        intervals.push_back({aligned(buffer.bytes, target_.alignment), buffer.first, buffer.last});
+        intervals.push_back({aligned_bytes(buffer.bytes, target_.alignment), buffer.first, buffer.last});
     return intervals;
   }
 
@@ -158,26 +156,10 @@ class Planner {
   }
 
   void itemise(const LaidOutProgram& program) {
-    std::map<std::tuple<ir::Role, std::string, std::string>, int64_t> sums;
-    int64_t counted = 0;
-    const auto count = [&](ir::Role role, const std::string& scope, const std::string& what, int64_t bytes) {
-      sums[{role, std::string(ir::scope_letter(scope)), std::string(ir::scope_block(scope))}] += bytes;
-      plan_.largest.push_back({what, scope, role, bytes});
-      counted += bytes;
-    };
-    for (const StateSlot& slot : plan_.state)
-      if (slot.space == Space::device)
-        count(slot.role, slot.scope, slot.name + " " + to_string(slot.type), target_.bytes_of_state(slot.type));
-    for (const Buffer& buffer : program.buffers.buffers)
-      if (buffer.state.empty() && buffer.space == Space::device && buffer.first <= program.peak_node &&
-          program.peak_node <= buffer.last)
-        count(buffer.role, buffer.scope, buffer.what, buffer.bytes);
-    for (const auto& [key, bytes] : sums)
-      plan_.items.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), bytes});
-    plan_.padding_bytes = plan_.total_bytes - counted;
-    std::stable_sort(plan_.largest.begin(), plan_.largest.end(),
-                     [](const Allocation& a, const Allocation& b) { return a.bytes > b.bytes; });
-    if (plan_.largest.size() > kLargestShown) plan_.largest.resize(kLargestShown);
+    Contents contents = contents_at(plan_.state, program.buffers, program.peak_node, target_);
+    plan_.padding_bytes = plan_.total_bytes - contents.bytes;
+    plan_.items = std::move(contents.items);
+    plan_.largest = std::move(contents.largest);
   }
 
   const std::vector<const ir::Graph*>& programs_;

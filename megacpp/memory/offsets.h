@@ -8,6 +8,10 @@
 
 namespace megacpp::memory {
 
+inline int64_t aligned_bytes(int64_t bytes, int64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
 struct Interval {
   int64_t bytes;   // already a multiple of the alignment
   uint32_t first;  // inclusive

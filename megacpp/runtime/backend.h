@@ -110,6 +110,8 @@ struct Backend {
   // ---- Probes: nothing is loaded or run
   /// Whether it can run here, in this build and with the plugin that the recipe names.
   std::function<base::Decision(const recipe::Recipe&)> usable;
+  /// Throws what loading would throw for want of devices or of what reaches them. No probe: it runs on any machine.
+  std::function<void(const recipe::Recipe&)> require_devices = {};
   /// Threads of this process that its virtual chips share.
   std::function<int(const recipe::Recipe&)> threads;
   /// Bytes that a new program may use of what its chips share; absent: only its devices know.

@@ -76,6 +76,8 @@ std::vector<std::string> visible_gpus(const recipe::Recipe& recipe) {
   return plugin_kind(recipe) == plugins::PluginKind::cuda ? pjrt::gpus_by_driver() : std::vector<std::string>();
 }
 
+void require_devices(const recipe::Recipe& recipe) { plugin_of(recipe); }
+
 base::Decision usable(const recipe::Recipe& recipe) {
   try {
     plugin_of(recipe);
@@ -100,6 +102,7 @@ constexpr const char* kWayOut = "run: megacpp plugins fetch cpu, and build again
 schedule::Target target(const recipe::Recipe&, const TargetMesh&) { refuse(); }
 std::unique_ptr<Executable> load(const recipe::Recipe&, const compile::Compiled&, const LoadOptions&) { refuse(); }
 std::vector<std::string> visible_gpus(const recipe::Recipe&) { return {}; }
+void require_devices(const recipe::Recipe&) { refuse(); }
 base::Decision usable(const recipe::Recipe&) {
   return base::Decision::no(std::string("a build without the header of the PJRT C API; ") + kWayOut);
 }
@@ -232,6 +235,7 @@ Backend xla_backend() {
           .estimates_with = "cpu",
           .load = load,
           .usable = usable,
+          .require_devices = require_devices,
           .threads = [](const recipe::Recipe&) { return available_threads(); },  // a plugin takes all there are
           .free_bytes = free_bytes,
           .host_rates = cpu::host_rates_probe(),  // estimates are made for our own kernels

@@ -156,6 +156,7 @@ Backend cuda_backend() {
           .load = [](const Recipe&, const compile::Compiled& compiled,
                      const LoadOptions& options) { return cuda::load(compiled, options); },
           .usable = cuda::usable,
+          .require_devices = [](const Recipe&) { cuda::open_driver(cuda::driver_place({})); },
           .threads = [](const Recipe&) { return available_threads(); },
           .free_bytes = cuda::free_bytes,
           .device_name = cuda::device_name,
