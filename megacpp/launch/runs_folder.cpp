@@ -11,6 +11,7 @@ namespace megacpp::launch {
 namespace {
 
 constexpr const char* kLatest = "latest";
+constexpr const char* kRecipeFile = "recipe.yaml";
 
 bool is_file(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -20,6 +21,18 @@ bool is_file(const std::filesystem::path& path) {
 bool is_link(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::is_symlink(path, ignored);
+}
+
+/// Sweeps have a recipe too.
+void add_runs_in(const std::filesystem::path& folder, std::vector<std::filesystem::path>& runs,
+                 std::vector<std::filesystem::path>& sweeps) {
+  for (const std::filesystem::path& entry : base::list_folder(folder))
+    if (is_file(entry / kRecipeFile) && !is_link(entry)) (is_sweep(entry) ? sweeps : runs).push_back(entry);
+}
+
+void add_folders_of(const std::vector<std::filesystem::path>& sweeps, std::vector<std::filesystem::path>& folders) {
+  for (const std::filesystem::path& sweep : sweeps)
+    if (!is_link(runs_of_sweep(sweep))) folders.push_back(runs_of_sweep(sweep));
 }
 
 }  // namespace
@@ -44,7 +57,7 @@ std::filesystem::path path_named(const std::string& named) {
 
 std::filesystem::path runs_of_sweep(const std::filesystem::path& sweep) { return sweep / "runs"; }
 
-bool is_run(const std::filesystem::path& folder) { return is_file(folder / "recipe.yaml") && !is_sweep(folder); }
+bool is_run(const std::filesystem::path& folder) { return is_file(folder / kRecipeFile) && !is_sweep(folder); }
 
 bool is_sweep(const std::filesystem::path& folder) { return is_file(folder / kSweepFile); }
 
@@ -52,23 +65,26 @@ std::vector<std::filesystem::path> sweeps_in(const std::filesystem::path& folder
   if (is_sweep(folder)) return {folder};
   std::vector<std::filesystem::path> sweeps;
   for (const std::filesystem::path& entry : base::list_folder(folder))
-    if (!is_link(entry) && is_sweep(entry)) sweeps.push_back(entry);
+    if (is_sweep(entry) && !is_link(entry)) sweeps.push_back(entry);
   return sweeps;
 }
 
 std::vector<std::filesystem::path> folders_of_runs(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> folders;
   if (!is_sweep(folder)) folders.push_back(folder);
-  for (const std::filesystem::path& sweep : sweeps_in(folder))
-    if (!is_link(runs_of_sweep(sweep))) folders.push_back(runs_of_sweep(sweep));
+  add_folders_of(sweeps_in(folder), folders);
   return folders;
 }
 
+// A folder may have thousands of runs, and is listed once.
 std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> runs;
-  for (const std::filesystem::path& each : folders_of_runs(folder))
-    for (const std::filesystem::path& entry : base::list_folder(each))
-      if (!is_link(entry) && is_run(entry)) runs.push_back(entry);
+  std::vector<std::filesystem::path> runs, sweeps, folders;
+  if (is_sweep(folder))
+    sweeps = {folder};
+  else
+    add_runs_in(folder, runs, sweeps);
+  add_folders_of(sweeps, folders);
+  for (const std::filesystem::path& each : folders) add_runs_in(each, runs, sweeps);
   return runs;
 }
 

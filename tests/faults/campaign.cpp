@@ -160,11 +160,10 @@ class Campaign {
   }
 
   const Command& drawn_command(Draw& draw, const Injection& injection) const {
-    const bool reaches_launchers =
-        injection.before != Injection().before || !injection.after.empty() || injection.launches > 1;
+    const bool is_signal_alone = !injection.signals.empty() && injection.launches == 1;
     for (;;) {
       const Command& command = *draw.one_of(commands_);
-      if (!command.has_launcher || !reaches_launchers) return command;
+      if (!command.has_launcher || is_signal_alone) return command;
     }
   }
 

@@ -16,8 +16,9 @@ struct Command {
   std::string name;
   std::string words;  // it prints to stdout
   bool json = false;
-  /// It runs a launcher, whose processes print errors beside its own: of these only the status is judged. What becomes
-  /// of a launcher without memory, files or streams, or among others of its kind, is not ours.
+  /// It runs a launcher, whose processes print errors beside its own: only the status is judged. Signals alone are
+  /// tried on it; what a launcher does without memory, files or streams is not ours, and tests/hosts/faults has the
+  /// rest.
   bool has_launcher = false;
   bool until_stopped = false;  // it goes on until a signal ends it: where the fault sends none, the campaign does
   /// Why this machine cannot run it, which leaves it out; empty: it can.
