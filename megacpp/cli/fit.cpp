@@ -11,6 +11,7 @@
 #include "megacpp/base/file.h"
 #include "megacpp/base/human_seconds.h"
 #include "megacpp/base/output_path.h"
+#include "megacpp/base/utf8.h"
 #include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
@@ -189,8 +190,8 @@ int grow(const FitFlags& flags, const recipe::Recipe& requested, const fit::Assu
   json["step_basis"] = fit::basis_of_times(assumptions.slice.chip, recipe);
   if (flags.json) print_json(json);
   if (!flags.json)
-    write_output(growth_text(assumptions.slice.name, recipe, growth) +
-                 "a step and MFU: " + json["step_basis"].get<std::string>() + "\n" + to_text(std::vector{peaks}));
+    write_output(growth_text(assumptions.slice.name, recipe, growth) + "a step and MFU: " +
+                 base::printable_in_line(json["step_basis"].get<std::string>()) + "\n" + to_text(std::vector{peaks}));
   if (!growth.best) throw nothing_fits(assumptions.slice.name, growth.tried.front());
   return 0;
 }

@@ -405,13 +405,14 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
       cells.push_back(std::move(cell));
     table.add(std::move(cells));
     words += fmt::format("  {:>2}  {}\n", number, set_words(one.changes));
-    for (const fit::Crossing& crossing : one.crossings) words += "      " + fit::to_text(crossing) + "\n";
+    for (const fit::Crossing& crossing : one.crossings)
+      words += "      " + base::printable_in_line(fit::to_text(crossing)) + "\n";
     if (const catalog::Ranked* known = known_of(answer, index); known && says_something(*known))
-      words += "      " + known->reason + "\n";
+      words += "      " + base::printable_in_line(known->reason) + "\n";
   }
   text += "\n" + table.to_text() + "* nothing that was compiled is better in both bytes and time\n";
-  text += "a step and MFU: " + answer.step_basis + "\n";
-  if (const std::string note = close_note(answer); !note.empty()) text += note + "\n";
+  text += "a step and MFU: " + base::printable_in_line(answer.step_basis) + "\n";
+  if (const std::string note = close_note(answer); !note.empty()) text += base::printable_in_line(note) + "\n";
   text += to_text(answer.corrections);
   if (is_too_large) return text + confirmed_text(answer);
   text += "\nto run one:\n" + words;
@@ -493,6 +494,7 @@ Json fit_json(const FitAnswer& answer) {
 }
 
 std::string growth_text(const std::string& hardware, const recipe::Recipe& recipe, const fit::Growth& growth) {
+  const std::string shown_hardware = base::printable_in_line(hardware);
   const bool is_batch = growth.what == fit::Grown::batch;
   std::vector<std::string> headings = {is_batch ? ">batch" : ">sequence"};
   headings.insert(headings.end(), kHeadings.begin(), kHeadings.end());
@@ -507,9 +509,9 @@ std::string growth_text(const std::string& hardware, const recipe::Recipe& recip
       cells.push_back(std::move(cell));
     table.add(std::move(cells));
   }
-  std::string text = fmt::format(
-      "{} on {}: {} in multiples of {}\n\n{}", base::printable_in_line(recipe.name), base::printable_in_line(hardware),
-      is_batch ? "sequences per micro-step" : "tokens per sequence", growth.unit, table.to_text());
+  std::string text =
+      fmt::format("{} on {}: {} in multiples of {}\n\n{}", base::printable_in_line(recipe.name), shown_hardware,
+                  is_batch ? "sequences per micro-step" : "tokens per sequence", growth.unit, table.to_text());
   if (!growth.best) return text + "\nnot even the smallest fits\n";
   const Found& best = growth.tried[*growth.best];
   text += fmt::format("\nlargest {}: {} (requested: {})\n  {}\n", is_batch ? "batch" : "sequence", value_of(best),
@@ -517,12 +519,12 @@ std::string growth_text(const std::string& hardware, const recipe::Recipe& recip
   if (growth.verdict() == fit::FitVerdict::close) text += "close: none surely fits, by what a compiler may reserve\n";
   if (growth.largest_close)
     text += fmt::format("close up to {}: only the compiler of {} can tell\n",
-                        value_of(growth.tried[*growth.largest_close]), hardware);
+                        value_of(growth.tried[*growth.largest_close]), shown_hardware);
   if (is_batch)
     text += fmt::format("the global batch becomes {} sequences: lower train.micro_steps to keep it\n",
                         best.recipe.train.batch * best.recipe.train.micro_steps);
   if (!is_batch) text += "another sequence is another experiment: losses cannot be compared with those of the recipe\n";
-  if (!growth.why.empty()) text += "not memory but the recipe ends it: " + growth.why + "\n";
+  if (!growth.why.empty()) text += "not memory but the recipe ends it: " + base::printable_in_line(growth.why) + "\n";
   return text;
 }
 

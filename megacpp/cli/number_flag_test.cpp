@@ -17,24 +17,13 @@
 namespace megacpp::cli {
 namespace {
 
+constexpr const char* kTooLong = "99999999999999999999999";  // for 64 bits; a real number holds it
+
 /// What no flag takes for a number that it is not.
-const std::vector<std::string> kNoNumbers = {"",
-                                             "-1",
-                                             "1e400",
-                                             "99999999999999999999999",
-                                             "-99999999999999999999",
-                                             "nan",
-                                             "inf",
-                                             "0x10",
-                                             " 1",
-                                             "1 ",
-                                             "1,5",
-                                             "+1",
-                                             "1e",
-                                             "0b1",
-                                             "1_000",
-                                             "many",
-                                             "\n1",
+const std::vector<std::string> kNoNumbers = {"",    "-1",    "1e400", "-99999999999999999999",
+                                             "nan", "inf",   "0x10",  " 1",
+                                             "1 ",  "1,5",   "+1",    "1e",
+                                             "0b1", "1_000", "many",  "\n1",
                                              "1\t"};
 
 /// The parser takes "--n=" for a flag whose value is the next word; what is no flag is its value alone.
@@ -76,7 +65,7 @@ TEST(NumberFlagTest, AnythingElseIsRefused) {
     EXPECT_EQ(read<int64_t>(text, schema::at_least(0)), std::nullopt) << text;
     EXPECT_EQ(read<double>(text, schema::at_least(0)), std::nullopt) << text;
   }
-  EXPECT_EQ(read<int64_t>("1.5", schema::at_least(0)), std::nullopt);
+  for (const char* text : {"1.5", "1e3", kTooLong}) EXPECT_EQ(read<int64_t>(text, schema::at_least(0)), std::nullopt);
   EXPECT_EQ(read<int64_t>("9223372036854775808", schema::at_least(0)), std::nullopt);
   EXPECT_EQ(read<int64_t>("101", schema::between(1, 100)), std::nullopt);
   EXPECT_EQ(read<double>("-.inf", schema::any()), std::nullopt);
@@ -121,7 +110,9 @@ TEST(NumberFlagTest, EveryNumberOfEveryCommandIsReadSo) {
     EXPECT_FALSE(has_own_conversion) << option.type;
     if (!option.type.starts_with(kWholeNumber) && !option.type.starts_with(kNumber)) continue;
     ++numbers;
-    for (const std::string& text : kNoNumbers) {
+    std::vector<std::string> refused = kNoNumbers;
+    if (option.type.starts_with(kWholeNumber)) refused.emplace_back(kTooLong);
+    for (const std::string& text : refused) {
       std::vector<std::string> words = option.words;
       for (const std::string& word : with_value(option.name, text)) words.push_back(word);
       const testing_support::CommandResult result = testing_support::run_command(words);

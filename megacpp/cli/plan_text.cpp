@@ -81,8 +81,8 @@ std::string snapshot_text(const fit::FitReport& fit) {
 
 std::string memory_text(const PlanReport& r) {
   const memory::MemoryPlan& plan = r.memory();
-  std::string text =
-      fmt::format("The worst chip, {}, at its peak in program {}:\n", r.worst().place, plan.peak_program);
+  std::string text = fmt::format("The worst chip, {}, at its peak in program {}:\n", r.worst().place,
+                                 base::printable_in_line(plan.peak_program));
   memory::MemoryTable letters = memory::by_letter(plan);
   for (memory::MemoryTable::Row& row : letters.rows)
     if (row.name.empty()) row.name = "outside blocks";
@@ -108,7 +108,8 @@ std::string links_text(const fit::StepTime& time) {
 std::string islands_text(const PlanReport& r) {
   if (r.islands.empty()) return "";
   std::string text = "\nThe link under each axis of the mesh:\n" + to_text(islands_table(r.islands));
-  for (const fit::Crossing& crossing : r.crossings) text += fmt::format("warning: {}.\n", fit::to_text(crossing));
+  for (const fit::Crossing& crossing : r.crossings)
+    text += fmt::format("warning: {}.\n", base::printable_in_line(fit::to_text(crossing)));
   return text;
 }
 
@@ -123,10 +124,12 @@ std::string time_text(const PlanReport& r) {
   add("bound by memory", time.memory);
   add("waiting for links", time.exposed);
   add("pipeline bubble", time.bubble);
-  std::string text =
-      fmt::format("Predicted step {}: {:.0f} tokens/s, {:.1f}% MFU, {}.\n{}\nRegime: {}.\n", human_seconds(all),
-                  r.tokens_per_second(), 100 * time.mfu, fit::basis_of_times(r.slice.chip, r.estimate.recipe),
-                  step_range_text(r), to_text(r.regime));
+  const std::string predicted =
+      fmt::format("Predicted step {}: {:.0f} tokens/s, {:.1f}% MFU, {}.", human_seconds(all), r.tokens_per_second(),
+                  100 * time.mfu, fit::basis_of_times(r.slice.chip, r.estimate.recipe));
+  std::string text;
+  for (const std::string& line : {predicted, step_range_text(r), "Regime: " + to_text(r.regime) + "."})
+    text += base::printable_in_line(line) + "\n";
   text += table.to_text() + arithmetic_text(time) + "\n";
   return text +
          fmt::format("Links carry {} more beside the work. {}\n", human_seconds(time.overlapped), r.speed_advice);
@@ -137,15 +140,15 @@ std::string time_text(const PlanReport& r) {
 std::string plan_text(const PlanReport& r) {
   const plan::Plan& plan = r.estimate.plan;
   const bool has_stages = plan.stages > 1;
-  std::string text = header_text(r) + "\n" + verdict_text(r) + "\n\n";
+  std::string text = header_text(r) + "\n" + base::printable_in_line(verdict_text(r)) + "\n\n";
   text += "Composition, in this order for every model:\n" + composition_text(r.composition);
   const std::string axes = plan::axes_text(plan);
   if (!axes.empty()) text += "\nAxes of the mesh behind each dimension:\n" + axes;
   text += islands_text(r);
   text += "\n" + gates_text();
   text += "\n" + parameters_text(r.rows, plan);
-  text += "\n" + chips_text(r.estimate.fit, has_stages) + reserved_text(r) + correction_text(r) + "\n" +
-          snapshot_text(r.estimate.fit);
+  text += "\n" + chips_text(r.estimate.fit, has_stages) + reserved_text(r) +
+          base::printable_in_line(correction_text(r)) + "\n" + snapshot_text(r.estimate.fit);
   text += "\n" + memory_text(r);
   text += "\n" + links_text(r.estimate.time);
   text += "\n" + time_text(r);

@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/base/utf8.h"
+
 namespace megacpp::memory {
 namespace {
 
@@ -110,7 +112,7 @@ std::string exact_bytes(int64_t bytes) { return fmt::format("{} bytes ({})", byt
 
 std::string to_text(const MemoryPlan& plan) {
   std::string text = fmt::format("peak {} bytes ({}) in program {}\n", plan.total_bytes, human_bytes(plan.total_bytes),
-                                 plan.peak_program);
+                                 base::printable_in_line(plan.peak_program));
   text += fmt::format("  state {} · temporaries {} · padding {}\n\n", human_bytes(plan.state_bytes),
                       human_bytes(plan.total_bytes - plan.state_bytes), human_bytes(plan.padding_bytes));
   if (plan.host_bytes > 0) text += fmt::format("{} in pinned memory of the host\n\n", exact_bytes(plan.host_bytes));
