@@ -60,6 +60,8 @@ TEST(ErrorContractTest, EachBreachIsFound) {
       {{.status = 70, .err = "error E9001 invariant violated\n  where:  a\n"}, "a defect"},
       {{.status = 0, .err = "\xff\n"}, "no UTF-8"},
       {{.status = 0, .err = std::string("a\0b\n", 4)}, "no UTF-8"},
+      {{.status = 0, .err = "run\x1b[2J\n"}, "stderr has control characters"},
+      {{.status = 0, .json = true, .out = "{\"a\": \"\x7f\"}"}, "stdout has control characters"},
       {{.status = 0, .json = true, .out = ""}, "not one JSON value"},
       {{.status = base::kInterruptedStatus, .json = true, .out = "{"}, "not one JSON value"},
       {{.status = 0, .json = true, .out = "{}{}"}, "not one JSON value"},
