@@ -6,8 +6,8 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <new>
 #include <string>
-#include <system_error>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
@@ -34,8 +34,12 @@ AtomicFolder::AtomicFolder(const std::filesystem::path& place)
 }
 
 AtomicFolder::~AtomicFolder() {
-  std::error_code ignored;
-  if (!partial_.empty()) std::filesystem::remove_all(partial_, ignored);
+  if (partial_.empty()) return;
+  try {
+    remove_tree(partial_);
+  } catch (const std::bad_alloc&) {
+    // It stays: what it was written for has failed, and says so.
+  }
 }
 
 // Names in a folder that was not synced may be lost with the power, and the folder would stand there in part.

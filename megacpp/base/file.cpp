@@ -8,12 +8,12 @@
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/machine_memory.h"
 #include "megacpp/base/output_path.h"
+#include "megacpp/base/temporary_file.h"
 
 namespace megacpp::base {
 namespace {
@@ -29,6 +29,13 @@ namespace {
   fail_reading(path, std::string(action) + ": " + std::strerror(error));
 }
 
+[[noreturn]] void refuse_changed(const std::filesystem::path& path, const std::string& got) {
+  raise(Code::E1008, {.where = path.string(),
+                      .got = got,
+                      .wanted = "a file that stays as it is while it is read",
+                      .next = "put the file back as it was, and run the command again"});
+}
+
 /// An open file descriptor, closed on every way out.
 class Descriptor {
  public:
@@ -42,51 +49,46 @@ class Descriptor {
   int fd_;
 };
 
-/// Never waits: what turns out to be a FIFO without a writer is refused by regular_size().
+/// Never waits: what turns out to be a FIFO without a writer is refused by regular_stamp().
 int open_for_reading(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (fd < 0) fail_reading(path, "cannot open", errno);
   return fd;
 }
 
-/// Errors speak of the file the user `named`, not of the temporary one.
-int open_for_writing(const std::filesystem::path& path, int flags, const std::filesystem::path& named) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0644);
-  if (fd < 0) fail_writing(named, "cannot open", errno);
-  return fd;
+FileStamp stamp_of(const struct stat& status) {
+  return {.device = status.st_dev,
+          .number = status.st_ino,
+          .bytes = status.st_size,
+          .seconds = status.st_mtim.tv_sec,
+          .nanoseconds = status.st_mtim.tv_nsec};
 }
 
 /// Only files have an end: a device may give bytes for ever, a FIFO none.
-size_t regular_size(const Descriptor& file, const std::filesystem::path& path) {
+FileStamp regular_stamp(const Descriptor& file, const std::filesystem::path& path) {
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) fail_reading(path, "cannot inspect", errno);
   if (S_ISDIR(status.st_mode)) fail_reading(path, "cannot read", EISDIR);
   if (!S_ISREG(status.st_mode))
     fail_reading(path, S_ISFIFO(status.st_mode) ? "a FIFO" : S_ISSOCK(status.st_mode) ? "a socket" : "a device");
-  return static_cast<size_t>(status.st_size);
+  return stamp_of(status);
 }
 
-void write_all(const Descriptor& file, const std::filesystem::path& path, std::span<const std::byte> part) {
-  while (!part.empty()) {
-    const ssize_t written = ::write(file.get(), part.data(), part.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_writing(path, "cannot write", errno);
-    part = part.subspan(static_cast<size_t>(written));
-  }
-}
-
-void write_and_sync(const std::filesystem::path& temporary, const std::filesystem::path& named,
-                    std::span<const std::span<const std::byte>> parts) {
-  const Descriptor file(open_for_writing(temporary, O_CREAT | O_TRUNC, named));
-  for (const auto part : parts) write_all(file, named, part);
-  if (::fsync(file.get()) != 0) fail_writing(named, "cannot sync", errno);
+void write_all(int file, const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
+  for (std::span<const std::byte> part : parts)
+    while (!part.empty()) {
+      const ssize_t written = ::write(file, part.data(), part.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail_writing(path, "cannot write", errno);
+      part = part.subspan(static_cast<size_t>(written));
+    }
 }
 
 /// Into a device or a FIFO, which must have its reader already; the writes themselves wait for it.
 void write_through(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
-  const Descriptor file(open_for_writing(path, O_NONBLOCK | O_NOCTTY, path));
-  if (::fcntl(file.get(), F_SETFL, 0) != 0) fail_writing(path, "cannot open", errno);
-  for (const auto part : parts) write_all(file, path, part);
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (file.get() < 0 || ::fcntl(file.get(), F_SETFL, 0) != 0) fail_writing(path, "cannot open", errno);
+  write_all(file.get(), path, parts);
 }
 
 /// The folders on the way that are not there, the outermost first. None may be left by "..": it would be made for
@@ -113,7 +115,7 @@ std::vector<std::filesystem::path> missing_folders(const std::filesystem::path& 
 std::string read_file(const std::filesystem::path& path) {
   const Descriptor file(open_for_reading(path));
   std::string text;
-  const size_t size = regular_size(file, path);
+  const auto size = static_cast<size_t>(regular_stamp(file, path).bytes);
   // A sparse file may claim any size, and the system hands out more memory than there is.
   if (size > static_cast<size_t>(machine_memory_bytes()))
     fail_reading(path, std::to_string(size) + " bytes, more than this machine's memory");
@@ -131,15 +133,11 @@ std::string read_file(const std::filesystem::path& path) {
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
   const OutputPath output = resolve_output(path);
   if (!output.is_file) return write_through(path, parts);
-  std::filesystem::path temporary = output.target;
-  temporary += ".tmp" + std::to_string(::getpid());
-  try {
-    write_and_sync(temporary, path, parts);
-    if (::rename(temporary.c_str(), output.target.c_str()) != 0) fail_writing(path, "cannot rename into place", errno);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
+  remove_abandoned_temporaries(output.target);
+  TemporaryFile temporary(output.target, path);
+  write_all(temporary.descriptor(), path, parts);
+  if (::fsync(temporary.descriptor()) != 0) fail_writing(path, "cannot sync", errno);
+  temporary.take_place();
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
@@ -164,26 +162,25 @@ void make_folder(const std::filesystem::path& path) {
   }
 }
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   const Descriptor file(open_for_reading(path));
-  size_ = regular_size(file, path);
-  if (size_ == 0) return;  // mmap refuses an empty range
-  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (data == MAP_FAILED) fail_reading(path, "cannot map", errno);
-  data_ = static_cast<const std::byte*>(data);
+  found_ = regular_stamp(file, path);
+  if (found_.bytes == 0) return;  // mmap refuses an empty range
+  mapping_ = GuardedMapping(file.get(), static_cast<size_t>(found_.bytes), PROT_READ, MAP_PRIVATE);
+  if (mapping_.bytes().empty()) fail_reading(path, "cannot map", errno);
 }
 
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
+// Where another file has taken the name, the one that is mapped has none, and stays as it is.
+void MappedFile::require_unchanged() const {
+  const bool is_damaged = mapping_.is_damaged();
+  struct stat status = {};
+  const FileStamp now = ::stat(path_.c_str(), &status) == 0 ? stamp_of(status) : FileStamp();
+  const bool is_here = now.is_same_file(found_);
+  if (is_here && now.bytes != found_.bytes)
+    refuse_changed(path_, "a file of " + std::to_string(found_.bytes) + " bytes that became one of " +
+                              std::to_string(now.bytes) + " while it was read");
+  if (is_damaged) refuse_changed(path_, "bytes that cannot be read: the file became shorter, or its disk failed");
+  if (is_here && now != found_) refuse_changed(path_, "a file that was written to while it was read");
 }
 
 }  // namespace megacpp::base

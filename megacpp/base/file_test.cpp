@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 
@@ -37,6 +38,63 @@ TEST(FileTest, WhatWasWrittenIsReadAndMappedBack) {
   const MappedFile mapped(path);
   ASSERT_EQ(mapped.bytes().size(), 6u);
   EXPECT_EQ(std::memcmp(mapped.bytes().data(), "hello\n", 6), 0);
+}
+
+/// What of a mapped file that something happens to makes it another one.
+void expect_changed(const std::filesystem::path& path, const std::function<void()>& change, const std::string& got) {
+  write_file_atomically(path, std::string(100'000, 'a'));
+  const MappedFile mapped(path);
+  mapped.require_unchanged();
+  change();
+  try {
+    mapped.read_unchanged([&] { return mapped.bytes().back(); });
+    ADD_FAILURE() << "not seen: " << got;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::E1008);
+    EXPECT_EQ(error.problem().where, path.string());
+    EXPECT_NE(error.problem().got.find(got), std::string::npos) << error.problem().got;
+  }
+}
+
+TEST(FileTest, AMappedFileThatChangesIsSeenBeforeItsBytesAreUsed) {
+  const auto path = fresh_folder("changes") / "a";
+  expect_changed(
+      path, [&] { std::filesystem::resize_file(path, 10); }, "that became one of 10 while");
+  expect_changed(
+      path, [&] { std::filesystem::resize_file(path, 200'000); }, "that became one of 200000 while");
+  const auto long_ago = std::filesystem::file_time_type() - std::chrono::hours(1);
+  const auto cut_and_regrown = [&] {
+    std::filesystem::resize_file(path, 10);
+    std::filesystem::resize_file(path, 100'000);
+    std::filesystem::last_write_time(path, long_ago);  // surely another than before
+  };
+  expect_changed(path, cut_and_regrown, "written to while it was read");
+  const auto cut_and_gone = [&] {
+    std::filesystem::resize_file(path, 10);
+    std::filesystem::rename(path, path.string() + ".old");
+  };
+  expect_changed(path, cut_and_gone, "bytes that cannot be read");
+}
+
+TEST(FileTest, AFileThatTakesTheNameOfAMappedOneChangesNothing) {
+  const auto path = fresh_folder("replaced") / "a";
+  write_file_atomically(path, "first");
+  const MappedFile mapped(path);
+  write_file_atomically(path, "another");
+  mapped.require_unchanged();
+  std::filesystem::remove(path);
+  EXPECT_EQ(mapped.read_unchanged([&] { return mapped.bytes().size(); }), 5u);
+}
+
+// What is wrong with bytes that are no longer the file's is no fault of the file.
+TEST(FileTest, AChangeCountsAboveWhatReadingThrows) {
+  const auto path = fresh_folder("throws") / "a";
+  write_file_atomically(path, "text");
+  const MappedFile mapped(path);
+  const auto fail = [] { raise(Code::E1201, {.where = "the header"}); };
+  EXPECT_EQ(code_of([&] { mapped.read_unchanged(fail); }), Code::E1201);
+  std::filesystem::resize_file(path, 1);
+  EXPECT_EQ(code_of([&] { mapped.read_unchanged(fail); }), Code::E1008);
 }
 
 TEST(FileTest, WritingReplacesTheOldFileAndLeavesNoTemporary) {

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/base/path.h"
 
+#include <dirent.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <optional>
 #include <string>
-#include <system_error>
+#include <string_view>
+#include <utility>
 
 #include "megacpp/base/error.h"
 
@@ -61,15 +66,43 @@ std::filesystem::path canonical(const std::filesystem::path& path) {
   return whole;
 }
 
+// Not by std::filesystem::directory_iterator: that of libstdc++ ends the program where memory runs out.
+FolderEntries read_folder(const std::filesystem::path& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(folder.c_str()), ::closedir);
+  FolderEntries found;
+  int error = stream == nullptr ? errno : 0;
+  while (error == 0) {
+    errno = 0;
+    const dirent* const entry = ::readdir(stream.get());
+    error = errno;
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") found.entries.push_back(folder / name);
+  }
+  if (error == ENOMEM) throw std::bad_alloc();
+  found.error = std::error_code(error, std::generic_category());
+  std::ranges::sort(found.entries);
+  return found;
+}
+
+std::error_code remove_tree(const std::filesystem::path& path) {
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+  const std::error_code why(errno, std::generic_category());  // a folder is EISDIR, or EPERM as POSIX has it
+  const FolderEntries found = read_folder(path);
+  if (found.error) return why;
+  std::error_code first;
+  for (const std::filesystem::path& entry : found.entries) {
+    const std::error_code error = remove_tree(entry);
+    if (!first) first = error;
+  }
+  if (!first && ::rmdir(path.c_str()) != 0 && errno != ENOENT) first = std::error_code(errno, std::generic_category());
+  return first;
+}
+
 std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> entries;
-  std::error_code error;
-  std::filesystem::directory_iterator entry(folder, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
-    entries.push_back(entry->path());
-  if (error && !is_absence(error.value())) refuse_path(folder, error.value());
-  std::ranges::sort(entries);
-  return entries;
+  FolderEntries found = read_folder(folder);
+  if (found.error && !is_absence(found.error.value())) refuse_path(folder, found.error.value());
+  return std::move(found.entries);
 }
 
 }  // namespace megacpp::base

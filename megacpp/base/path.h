@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <system_error>
 #include <vector>
 
 namespace megacpp::base {
@@ -20,6 +21,18 @@ int64_t file_bytes(const std::filesystem::path& path);
 std::filesystem::path absolute(const std::filesystem::path& path);
 /// The one path that leads there without links, "." or a slash at its end. E1008 where nothing is there.
 std::filesystem::path canonical(const std::filesystem::path& path);
+
+/// What a folder holds, sorted, as far as the system says so, and why it does not say more. std::bad_alloc where memory
+/// runs out.
+struct FolderEntries {
+  std::vector<std::filesystem::path> entries;
+  std::error_code error;
+};
+FolderEntries read_folder(const std::filesystem::path& folder);
+
+/// Removes a file, a link, or a folder with all that is in it; nothing where nothing is there. Why it is not all gone;
+/// std::bad_alloc as above.
+std::error_code remove_tree(const std::filesystem::path& path);
 
 /// What a folder holds, sorted; nothing where there is no such folder.
 std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);

@@ -2,8 +2,12 @@
 #include "megacpp/base/path.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <cstdlib>
+#include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "megacpp/base/file.h"
@@ -51,6 +55,46 @@ TEST_F(PathTest, WhatTheSystemCannotSayIsAnErrorWithACode) {
   problem_of(Code::E1008, [&] { file_bytes(folder_ / "nothing"); });
   problem_of(Code::E1008, [&] { base::canonical(folder_ / "nothing"); });
   problem_of(Code::E1008, [] { base::absolute(""); });
+}
+
+TEST_F(PathTest, ATreeIsRemovedAndWhatLinksLeadToStays) {
+  std::filesystem::create_directories(folder_ / "tree" / "deep");
+  write_file_atomically(folder_ / "tree" / "deep" / "file", "text");
+  std::filesystem::create_symlink(folder_ / "sub", folder_ / "tree" / "out");
+  write_file_atomically(folder_ / "sub" / "kept", "text");
+  EXPECT_FALSE(remove_tree(folder_ / "tree"));
+  EXPECT_FALSE(remove_tree(folder_ / "link"));
+  EXPECT_FALSE(remove_tree(folder_ / "file"));
+  EXPECT_FALSE(remove_tree(folder_ / "nothing"));
+  EXPECT_EQ(remove_tree(folder_ / std::string(300, 'x')), std::errc::filename_too_long);
+  for (const char* name : {"tree", "link", "file"}) EXPECT_FALSE(std::filesystem::exists(folder_ / name)) << name;
+  EXPECT_TRUE(base::exists(folder_ / "sub" / "kept"));
+}
+
+// The directory walk of the standard library would end the process.
+TEST_F(PathTest, MemoryThatRunsOutWhileAFolderIsListedIsAnExceptionAndNotTheEnd) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need the address space";
+#endif
+  std::filesystem::create_directories(folder_ / "many");
+  for (int i = 0; i < 3000; ++i)
+    std::filesystem::create_symlink("nothing", folder_ / "many" / (std::string(200, 'x') + std::to_string(i)));
+  const auto list_without_room = [&] {
+    constexpr size_t kRoom = 100'000;  // enough to begin with
+    const rlimit limit = {.rlim_cur = 1, .rlim_max = RLIM_INFINITY};
+    void* const room = std::malloc(kRoom);
+    ::setrlimit(RLIMIT_AS, &limit);
+    for (size_t bytes = kRoom; bytes >= 16; bytes /= 2)
+      while (auto* const block = static_cast<volatile char*>(std::malloc(bytes))) *block = 0;  // all there is
+    std::free(room);
+    try {
+      read_folder(folder_ / "many");
+    } catch (const std::bad_alloc&) {
+      std::_Exit(0);
+    }
+    std::_Exit(1);
+  };
+  EXPECT_EXIT(list_without_room(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(PathTest, AFolderIsListedByName) {

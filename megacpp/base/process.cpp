@@ -20,6 +20,7 @@
 #include <system_error>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/path.h"
 #include "megacpp/base/stop_signals.h"
 
 namespace megacpp::base {
@@ -120,9 +121,8 @@ std::optional<ProcessState> state_of(const std::filesystem::path& process) {
 Children children_of(pid_t pid) {
   Children found = Children::none;
   const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
-  std::error_code error;
-  for (std::filesystem::directory_iterator task(tasks, error), end; !error && task != end; task.increment(error)) {
-    std::ifstream list(task->path() / "children");
+  for (const std::filesystem::path& task : read_folder(tasks).entries) {
+    std::ifstream list(task / "children");
     for (pid_t child = 0; list >> child;) {
       const std::optional<ProcessState> state = state_of("/proc/" + std::to_string(child));
       if (state && state->is_living()) return Children::living;
@@ -135,10 +135,8 @@ Children children_of(pid_t pid) {
 /// Those that have ended count for the system as long as nobody asks how.
 bool has_living_member(pid_t group) {
   if (::kill(-group, 0) != 0) return false;
-  std::error_code error;
-  for (std::filesystem::directory_iterator process("/proc", error), end; !error && process != end;
-       process.increment(error)) {
-    const std::optional<ProcessState> state = state_of(process->path());
+  for (const std::filesystem::path& process : read_folder("/proc").entries) {
+    const std::optional<ProcessState> state = state_of(process);
     if (state && state->group == group && state->is_living()) return true;
   }
   return false;

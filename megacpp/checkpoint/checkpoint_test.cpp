@@ -12,7 +12,9 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/checkpoint/name_map.h"
 #include "megacpp/checkpoint/reader.h"
+#include "megacpp/checkpoint/safetensors.h"
 #include "megacpp/checkpoint/store.h"
 #include "megacpp/checkpoint/transform.h"
 #include "megacpp/checkpoint/writer.h"
@@ -187,6 +189,40 @@ TEST(CheckpointTest, DamagedFilesAreNamedAndRefused) {
   EXPECT_EQ(code_of([&] { Reader reader(*store.latest()); }), Code::E1204);
 }
 
+// Zeros, as bytes that are gone are read, have the checksum of zeros.
+TEST(CheckpointTest, FilesThatAreShortenedWhileTheyAreReadAreNamedAndRefused) {
+  const TemporaryFolder folder;
+  const Store store(folder / "checkpoints");
+  constexpr int64_t kElements = 100'000;
+  const std::vector<float> zeros(kElements, 0.0f);
+  const Box all{{0}, {kElements}};
+  const std::vector<PieceBytes> pieces = {
+      {"w", {ir::DType::f32, {kElements}}, true, 0, all, std::as_bytes(std::span(zeros))}};
+  write_checkpoint(store, SavedMatrix().header(5), pieces);
+  const Reader reader(store.path_of(5));
+  EXPECT_EQ(floats_of(reader.read_whole("w", ir::DType::f32)), zeros);
+  const std::filesystem::path shard = store.path_of(5) / "shard-00000.safetensors";
+  std::filesystem::resize_file(shard, 8000);
+  std::string text;
+  EXPECT_EQ(code_of([&] { reader.read_whole("w", ir::DType::f32); }, &text), Code::E1204);
+  EXPECT_NE(text.find(shard.string()), std::string::npos) << text;
+  EXPECT_EQ(code_of([&] { reader.check("w", reader.manifest().tensors.at("w").pieces.front()); }), Code::E1204);
+}
+
+TEST(CheckpointTest, ATensorFileThatIsShortenedWhileItIsReadIsNamedAndRefused) {
+  const TemporaryFolder folder;
+  const std::vector<float> values(100'000, 1.0f);
+  const StoredTensor tensor{
+      .name = "w", .type = StoredType::f32, .shape = {100'000}, .bytes = std::as_bytes(std::span(values))};
+  write_safetensors(folder / "a", std::span(&tensor, 1), {});
+  const SafetensorsFile file(folder / "a");
+  EXPECT_EQ(read_tensors(file).at("w").data, values);
+  std::filesystem::resize_file(folder / "a", 8000);
+  std::string text;
+  EXPECT_EQ(code_of([&] { read_tensors(file); }, &text), Code::E1008);
+  EXPECT_NE(text.find((folder / "a").string()), std::string::npos) << text;
+}
+
 TEST(CheckpointTest, ManifestsThatDoNotCoverTheirTensorsAreRefused) {
   const TemporaryFolder folder;
   const Store store(folder / "checkpoints");
@@ -307,6 +343,34 @@ TEST(StoreTest, ACheckpointThatWasBeingReplacedGetsItsNameBack) {
   EXPECT_EQ(floats_of(Reader(store.path_of(6)).read_whole("w", ir::DType::f32)), saved.values());
   for (const auto& entry : std::filesystem::directory_iterator(store.folder()))
     EXPECT_FALSE(entry.path().string().ends_with(".replaced")) << entry.path();
+}
+
+TEST(StoreTest, ANewestCheckpointWithoutItsManifestIsDamagedAndNotPassedOver) {
+  const TemporaryFolder folder;
+  const Store store(folder / "checkpoints");
+  EXPECT_FALSE(store.damaged_latest());
+  const SavedMatrix saved;
+  for (const int64_t step : {2, 4}) saved.save(store, step);
+  store.begin(6);  // as a killed process leaves it: never complete
+  EXPECT_FALSE(store.damaged_latest());
+  std::filesystem::remove(store.path_of(2) / kManifestFile);
+  EXPECT_TRUE(store.is_damaged(store.path_of(2)));
+  EXPECT_FALSE(store.damaged_latest()) << "the newest is sound";
+  std::filesystem::remove(store.path_of(4) / kManifestFile);
+  EXPECT_EQ(store.damaged_latest(), store.path_of(4));
+  std::filesystem::remove(store.folder() / "latest");
+  EXPECT_EQ(store.damaged_latest(), store.path_of(4));
+  saved.save(store, 3);
+  EXPECT_FALSE(store.damaged_latest()) << "what the link names counts";
+}
+
+TEST(StoreTest, ACheckpointMakesNoFolderForARunThatIsGone) {
+  const TemporaryFolder folder;
+  const Store store(folder / "run" / "checkpoints");
+  const SavedMatrix saved;
+  EXPECT_EQ(code_of([&] { saved.save(store, 5); }), Code::E3001);
+  EXPECT_EQ(code_of([&] { saved.save_part(store, 5, {0}); }), Code::E3001);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
 TEST(StoreTest, OnlyItsOwnLeftoversAreDeleted) {

@@ -125,7 +125,10 @@ std::map<std::string, uint64_t> digest_hf_folder(const std::filesystem::path& fo
   files.insert(kConfigFile);
   if (base::exists(folder / kHfIndexFile)) files.insert(kHfIndexFile);
   std::map<std::string, uint64_t> digests;
-  for (const std::string& file : files) digests[file] = base::hash_of(base::MappedFile(folder / file).bytes());
+  for (const std::string& name : files) {
+    const base::MappedFile file(folder / name);
+    digests[name] = file.read_unchanged([&] { return base::hash_of(file.bytes()); });
+  }
   return digests;
 }
 

@@ -111,6 +111,7 @@ TensorMap read_tensors(const SafetensorsFile& file, std::string_view prefix) {
     if (!tensor.name.starts_with(prefix)) continue;
     tensors[tensor.name.substr(prefix.size())] = {tensor.shape, to_floats(tensor)};
   }
+  file.require_unchanged();
   return tensors;
 }
 

@@ -48,7 +48,8 @@ TensorMap import_tensors(const NameMap& map, const TensorMap& theirs);
 /// Theirs from ours. E1203 when a tensor of ours is missing, misshapen, or has no place in their files.
 TensorMap export_tensors(const NameMap& map, const TensorMap& ours);
 
-/// The float tensors of a file whose names begin with `prefix`, under the names without it.
+/// The float tensors of a file whose names begin with `prefix`, under the names without it. E1008 where the file
+/// changes meanwhile.
 TensorMap read_tensors(const SafetensorsFile& file, std::string_view prefix = "");
 
 }  // namespace megacpp::checkpoint

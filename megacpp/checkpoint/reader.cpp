@@ -102,13 +102,23 @@ Reader::Reader(const std::filesystem::path& folder) : folder_(folder), manifest_
     refuse_file(folder, fmt::format("{} tensors in its files", stored), fmt::format("{} as listed", pieces));
 }
 
-std::span<const std::byte> Reader::bytes(const std::string& tensor, const Piece& piece) const {
+std::span<const std::byte> Reader::checked_bytes(const std::string& tensor, const Piece& piece) const {
   const std::span<const std::byte> bytes = files_.at(piece.file).at(tensor).bytes;
   bytes_checked_ += static_cast<int64_t>(bytes.size());
-  if (const uint64_t hash = base::hash_of(bytes); hash != piece.hash)
+  const uint64_t hash = base::hash_of(bytes);
+  require_unchanged(piece.file);
+  if (hash != piece.hash)
     refuse_file(folder_ / piece.file, fmt::format("{} with checksum {:016x}", tensor, hash),
                 fmt::format("{:016x}, as it was written", piece.hash));
   return bytes;
+}
+
+void Reader::require_unchanged(const std::string& file) const {
+  try {
+    files_.at(file).require_unchanged();
+  } catch (const base::Error& error) {
+    refuse_file(folder_ / file, error.problem().got, error.problem().wanted);
+  }
 }
 
 void Reader::read(const std::string& tensor, ir::DType dtype, std::span<const BoxBytes<std::byte>> boxes) const {
@@ -118,13 +128,14 @@ void Reader::read(const std::string& tensor, ir::DType dtype, std::span<const Bo
   for (const Piece& piece : saved.pieces) {
     const auto takes = [&](const BoxBytes<std::byte>& box) { return overlaps(piece.box, box.box); };
     if (std::ranges::none_of(boxes, takes)) continue;
-    std::span<const std::byte> from = bytes(tensor, piece);
+    std::span<const std::byte> from = checked_bytes(tensor, piece);
     std::vector<std::byte> other;
     if (!is_same) from = other = converted(from, saved.whole.dtype, dtype);
     for (const BoxBytes<std::byte>& box : boxes) {
       const int64_t copied = copy_overlap({piece.box, piece.box.shape, from}, box, ir::dtype_bytes(dtype));
       bytes_copied_ += copied / ir::dtype_bytes(dtype) * ir::dtype_bytes(saved.whole.dtype);
     }
+    require_unchanged(piece.file);  // since its checksum was compared
   }
 }
 
@@ -143,7 +154,7 @@ std::vector<std::string> verify(const std::filesystem::path& folder) {
     const Reader reader(folder);
     for (const auto& [name, tensor] : reader.manifest().tensors)
       for (const Piece& piece : tensor.pieces) try {
-          reader.bytes(name, piece);
+          reader.check(name, piece);
         } catch (const base::Error& error) {
           problems.push_back(fmt::format("{}: {}", error.problem().where, error.problem().got));
         }

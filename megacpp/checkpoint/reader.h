@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpoint opened for reading. Opening reads the manifest and the headers of its files and refuses what does not
-// agree (E1204); the bytes of a piece are handed out once their checksum was compared. What is read is counted.
+// agree (E1204), and so are pieces with another checksum and files that change while they are read. What is read is
+// counted.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,9 @@ class Reader {
   const std::filesystem::path& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
 
-  /// The checked bytes of a piece of a tensor of the manifest; E1204 names the file where they are others.
-  std::span<const std::byte> bytes(const std::string& tensor, const Piece& piece) const;
+  /// Compares the bytes of a piece of a tensor of the manifest with their checksum; E1204 names the file where they are
+  /// others.
+  void check(const std::string& tensor, const Piece& piece) const { checked_bytes(tensor, piece); }
 
   /// Copies what the checkpoint has of the boxes of one tensor, which must be disjoint. f32 and bf16 become each other
   /// where `dtype` is not the saved one. Only pieces that a box has a part of are read, each of them once.
@@ -39,6 +41,9 @@ class Reader {
   int64_t bytes_copied() const { return bytes_copied_; }
 
  private:
+  std::span<const std::byte> checked_bytes(const std::string& tensor, const Piece& piece) const;
+  void require_unchanged(const std::string& file) const;
+
   std::filesystem::path folder_;
   Manifest manifest_;
   std::map<std::string, SafetensorsFile> files_;

@@ -180,6 +180,10 @@ std::string header_text(std::span<const StoredTensor> tensors, const Metadata& m
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path.string()), file_(path) {
+  file_.read_unchanged([this] { read_header(); });
+}
+
+void SafetensorsFile::read_header() {
   const std::string_view text = header_of(path_, file_.bytes());
   const HeaderReader reader{path_, file_.bytes().subspan(kLengthBytes + text.size())};
   const base::Json header = base::parse_json(text, base::Code::E1201, path_ + " header");

@@ -34,13 +34,17 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const Metadata& metadata() const { return metadata_; }
-  /// All tensors, sorted by name; the bytes live as long as this object.
+  /// All tensors, sorted by name; the bytes live as long as this object. They are the file's while it stays as it is:
+  /// who has read any of them asks require_unchanged() before it uses what it has read.
   std::span<const StoredTensor> tensors() const { return tensors_; }
   /// E1203 when there is no such tensor.
   const StoredTensor& at(std::string_view name) const;
   bool contains(std::string_view name) const { return find(name) != nullptr; }
+  /// E1008 as of base::MappedFile.
+  void require_unchanged() const { file_.require_unchanged(); }
 
  private:
+  void read_header();
   const StoredTensor* find(std::string_view name) const;
 
   std::string path_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/checkpoint/store.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,20 +45,21 @@ bool is_leftover(std::string name) {
   return is_link || step_of(name).has_value();
 }
 
+/// Not its parents: those of a run that was moved away would be another one.
+void make_in_place(const std::filesystem::path& folder) {
+  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+    base::fail_writing(folder, "cannot create the folder", errno);
+}
+
 void rename_or_fail(const std::filesystem::path& from, const std::filesystem::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) base::fail_writing(to, "cannot rename into place", errno);
 }
 
 void remove_all_or_fail(const std::filesystem::path& path) {
-  std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (error) base::fail_writing(path, "cannot remove", error.value());
+  if (const std::error_code error = base::remove_tree(path)) base::fail_writing(path, "cannot remove", error.value());
 }
 
-void remove_all_or_leave(const std::filesystem::path& path) {
-  std::error_code ignored;
-  std::filesystem::remove_all(path, ignored);
-}
+void remove_all_or_leave(const std::filesystem::path& path) { static_cast<void>(base::remove_tree(path)); }
 
 bool is_complete(const std::filesystem::path& checkpoint) {
   std::error_code ignored;
@@ -88,6 +90,24 @@ std::optional<std::filesystem::path> Store::latest() const {
   return complete.empty() ? std::nullopt : std::optional(path_of(complete.back()));
 }
 
+bool Store::is_damaged(const std::filesystem::path& checkpoint) const {
+  std::error_code ignored;
+  return checkpoint.parent_path() == folder_ && step_of(checkpoint.filename().string()) &&
+         std::filesystem::is_directory(checkpoint, ignored) && !is_complete(checkpoint);
+}
+
+std::optional<std::filesystem::path> Store::damaged_latest() const {
+  std::error_code error;
+  const std::filesystem::path named = folder_ / std::filesystem::read_symlink(folder_ / kLatest, error);
+  if (!error && is_complete(named)) return std::nullopt;
+  if (!error && is_damaged(named)) return named;
+  std::optional<int64_t> newest;
+  for (const std::filesystem::path& entry : base::list_folder(folder_))
+    if (const auto step = step_of(entry.filename().string()); step && (is_complete(entry) || is_damaged(entry)))
+      newest = std::max(newest.value_or(0), *step);
+  return newest && is_damaged(path_of(*newest)) ? std::optional(path_of(*newest)) : std::nullopt;
+}
+
 void Store::recover() const {
   for (const std::filesystem::path& entry : base::list_folder(folder_)) {
     if (entry.extension() != kReplaced) continue;
@@ -110,13 +130,15 @@ void Store::remove_partial() const {
 std::filesystem::path Store::begin(int64_t step) const {
   const std::filesystem::path partial = partial_path(step);
   remove_all_or_fail(partial);
-  base::make_folder(partial);
+  make_in_place(folder_);
+  make_in_place(partial);
   return partial;
 }
 
 // Made again where this host has not heard of it yet, as file systems over a network may be late.
 std::filesystem::path Store::join(int64_t step) const {
-  base::make_folder(partial_path(step));
+  make_in_place(folder_);
+  make_in_place(partial_path(step));
   return partial_path(step);
 }
 

@@ -22,13 +22,18 @@ class Store {
   std::vector<int64_t> steps() const;
   /// What `latest` names, or without a sound link the highest step; nothing where no checkpoint is complete.
   std::optional<std::filesystem::path> latest() const;
+  /// Whether it has the name of a step here, which only complete ones get, and its manifest is gone.
+  bool is_damaged(const std::filesystem::path& checkpoint) const;
+  /// What `latest` names, or the highest step, where that is damaged: latest() is an older one then.
+  std::optional<std::filesystem::path> damaged_latest() const;
 
   /// Gives a checkpoint its name back where a process was killed before the one that replaces it had it. Only while no
   /// process writes.
   void recover() const;
   /// The same, and deletes what processes that were killed left unfinished. E3001 where the folder cannot be written.
   void remove_partial() const;
-  /// An empty folder to write the files of a step into; commit() gives it its name, discard() deletes it.
+  /// An empty folder to write the files of a step into; commit() gives it its name, discard() deletes it. E3001 where
+  /// the folder that folder() is in is gone.
   std::filesystem::path begin(int64_t step) const;
   /// The folder that another process has begun, to write files into as well.
   std::filesystem::path join(int64_t step) const;

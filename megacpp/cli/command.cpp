@@ -5,7 +5,9 @@
 #include <exception>
 #include <map>
 #include <new>
+#include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -158,6 +160,16 @@ base::Error host_memory_error(const std::string& line) {
            .next = "free memory, raise the limit of the process or container, or make the plan smaller"}};
 }
 
+/// Nothing where it is no lack of threads.
+std::optional<base::Error> thread_error(const std::string& line, const std::system_error& error) {
+  if (error.code() != std::errc::resource_unavailable_try_again) return std::nullopt;
+  return base::Error(base::Code::E3002,
+                     {.where = line,
+                      .got = "the system refused to start a thread",
+                      .wanted = "a thread, and memory for its stack",
+                      .next = "raise the limit on address space (ulimit -v) or on threads (ulimit -u)"});
+}
+
 base::Error unexpected_error(const std::string& line, const std::string& words) {
   return {base::Code::E9001,
           {.where = line,
@@ -180,6 +192,9 @@ int run(int argc, const char* const* argv) {
     return report(error, as_json);
   } catch (const std::bad_alloc&) {
     return report(host_memory_error(command_line(argc, argv)), as_json);
+  } catch (const std::system_error& error) {
+    const std::string line = command_line(argc, argv);
+    return report(thread_error(line, error).value_or(unexpected_error(line, error.what())), as_json);
   } catch (const std::exception& error) {
     return report(unexpected_error(command_line(argc, argv), error.what()), as_json);
   }

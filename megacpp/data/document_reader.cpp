@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/data/document_reader.h"
 
-#include <string_view>
-
 #include "megacpp/base/file.h"
 #include "megacpp/base/path.h"
 #include "megacpp/data/text_corpus.h"
@@ -19,7 +17,9 @@ bool DocumentReader::next(std::vector<int32_t>& tokens) {
     const base::MappedFile file(files_[next_file_++]);
     if (file.bytes().empty()) continue;
     tokens.clear();
-    tokenizer_.encode({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, tokens);
+    const std::string text = file.read_unchanged(
+        [&] { return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()); });
+    tokenizer_.encode(text, tokens);
     bytes_ += std::ssize(file.bytes());
     return true;
   }

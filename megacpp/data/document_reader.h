@@ -19,7 +19,7 @@ class DocumentReader {
   DocumentReader(std::span<const std::string> sources, const Tokenizer& tokenizer);
 
   /// The tokens of the next document in the place of what `tokens` holds; false behind the last one. E1008 for a file
-  /// that cannot be read.
+  /// that cannot be read, or changes meanwhile.
   bool next(std::vector<int32_t>& tokens);
 
   int64_t bytes() const { return bytes_; }              // of the documents so far

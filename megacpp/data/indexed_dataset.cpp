@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include <fmt/format.h>
 #define XXH_INLINE_ALL
@@ -169,7 +170,8 @@ void TokenIndex::check_documents(const std::string& name) {
 
 int64_t TokenIndex::begin_of(int64_t document) const {
   const int64_t sequence = bound(document);
-  return sequence == sequences_ ? tokens_ : offset(sequence) / type_.bytes;
+  // A bound beyond all sequences is in no index, but in a file that is being written to while it is mapped.
+  return sequence < 0 || sequence >= sequences_ ? tokens_ : offset(sequence) / type_.bytes;
 }
 
 int64_t TokenIndex::document_behind(int64_t token) const {
@@ -196,8 +198,11 @@ IndexedDataset::IndexedDataset(const std::filesystem::path& prefix)
     : name_(dataset_prefix(prefix).string()),
       idx_(with_ending(name_, ".idx")),
       bin_(with_ending(name_, ".bin")),
-      index_(idx_.bytes(), static_cast<int64_t>(bin_.bytes().size()), name_ + ".idx"),
-      fingerprint_(fingerprint_of(idx_.bytes(), bin_.bytes())) {}
+      index_(idx_.read_unchanged(
+          [this] { return TokenIndex(idx_.bytes(), static_cast<int64_t>(bin_.bytes().size()), name_ + ".idx"); })),
+      fingerprint_(bin_.read_unchanged([this] { return fingerprint_of(idx_.bytes(), bin_.bytes()); })) {
+  idx_.require_unchanged();
+}
 
 int64_t IndexedDataset::sequences(const Draw& draw, int64_t length) const {
   const Parts parts = parts_of(std::max<int64_t>(0, (index_.tokens() - 1) / length), draw.held_out);
@@ -224,6 +229,7 @@ void IndexedDataset::read(const Draw& draw, int64_t sample, std::span<int32_t> t
     }
     segments[i] = document;
   }
+  idx_.require_unchanged();
 }
 
 void IndexedDataset::copy(int64_t first, std::span<int32_t> tokens) const {
@@ -231,6 +237,7 @@ void IndexedDataset::copy(int64_t first, std::span<int32_t> tokens) const {
   const TokenTypeInfo& type = index_.type();
   const std::byte* from = bin_.bytes().data() + first * type.bytes;
   const size_t good = convert(type.type, from, tokens);
+  bin_.require_unchanged();
   MEGACPP_REQUIRE(good == tokens.size(), E1102,
                   {.where = fmt::format("{}.bin, token {}", name_, first + static_cast<int64_t>(good)),
                    .got = fmt::format("a {} that is no token", type.name),
@@ -239,7 +246,7 @@ void IndexedDataset::copy(int64_t first, std::span<int32_t> tokens) const {
 }
 
 int32_t IndexedDataset::largest_token() const {
-  std::array<int32_t, 4096> part;
+  std::vector<int32_t> part(size_t{1} << 16);
   int32_t largest = 0;
   for (int64_t first = 0; first < index_.tokens(); first += std::ssize(part)) {
     const auto size = static_cast<size_t>(std::min<int64_t>(std::ssize(part), index_.tokens() - first));

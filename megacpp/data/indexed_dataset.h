@@ -56,7 +56,7 @@ class IndexedDataset : public TokenSource {
 
   const TokenIndex& index() const { return index_; }
   const std::string& name() const { return name_; }
-  /// Tokens `first` onwards. E1102 for one that is no number from 0 to 2^31 - 1.
+  /// Tokens `first` onwards. E1102 for one that is no number from 0 to 2^31 - 1; E1008 where the file has changed.
   void copy(int64_t first, std::span<int32_t> tokens) const;
   /// Reads everything.
   int32_t largest_token() const;

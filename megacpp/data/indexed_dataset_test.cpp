@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -13,6 +14,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/data/indexed_writer.h"
+#include "tests/support/errors.h"
 #include "tests/support/file_calls.h"
 
 namespace megacpp::data {
@@ -218,6 +220,34 @@ TEST_F(IndexedDatasetTest, ATruncatedOrLongerBinIsRefused) {
   EXPECT_NE(problem_of_index(good, 30).wanted.find("cut off"), std::string::npos);
   problem_of_index(good, 0);
   EXPECT_NE(problem_of_index(good, 34).wanted.find("another file"), std::string::npos);
+}
+
+// Tokens that are gone read as zeros, which are tokens like others.
+TEST_F(IndexedDatasetTest, ADatasetThatIsShortenedOrRewrittenWhileItIsReadIsRefused) {
+  const std::vector<int32_t> document(100'000, 7);
+  const auto refused = [&](const char* ending, const auto& change) {
+    write({document, document});
+    const IndexedDataset dataset(folder_ / "set");
+    std::vector<int32_t> tokens(11), segments(10);
+    dataset.read({}, 1, tokens, segments);
+    change(folder_ / (std::string("set") + ending));
+    const base::Problem problem = testing_support::problem_of(base::Code::E1008, [&] {
+      for (int64_t sample = 0; sample < 10'000; ++sample) dataset.read({}, sample, tokens, segments);
+    });
+    EXPECT_EQ(problem.where, (folder_ / (std::string("set") + ending)).string());
+    if (std::string(ending) == ".bin") testing_support::problem_of(base::Code::E1008, [&] { dataset.largest_token(); });
+  };
+  const auto shorten = [](const fs::path& file) { fs::resize_file(file, 60); };
+  const auto rewrite = [](const fs::path& file) {
+    const auto size = fs::file_size(file);
+    fs::resize_file(file, 0);
+    fs::resize_file(file, size);
+    fs::last_write_time(file, fs::file_time_type() - std::chrono::hours(1));
+  };
+  refused(".bin", shorten);
+  refused(".idx", shorten);
+  refused(".bin", rewrite);
+  refused(".idx", rewrite);
 }
 
 TEST_F(IndexedDatasetTest, ElementsThatAreNoTokensAreRefused) {

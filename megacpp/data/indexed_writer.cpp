@@ -175,6 +175,7 @@ void IndexedWriter::finish() {
     if (!lengths.empty()) std::memcpy(lengths.data(), text.data(), lengths.size() * sizeof(int32_t));
     index = index_bytes(type_.type, lengths);
   }
+  keeps_parts_ = true;  // tokens without an index are ours where their lengths are beside them: see tokenize.cpp
   // An index of what was there before must not stand beside the new tokens, however briefly.
   std::error_code error;
   std::filesystem::remove(ending(prefix_, ".idx"), error);

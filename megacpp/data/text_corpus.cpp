@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <new>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/path.h"
 #include "megacpp/base/philox.h"
 
 namespace megacpp::data {
@@ -34,8 +36,10 @@ constexpr const char* kDefaultSource = "/usr/include/c++/*";
 std::vector<fs::path> matches(const std::string& pattern) {
   glob_t found = {};
   std::vector<fs::path> paths;
-  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  const int failed = ::glob(pattern.c_str(), 0, nullptr, &found);
+  if (failed == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
+  if (failed == GLOB_NOSPACE) throw std::bad_alloc();
   std::sort(paths.begin(), paths.end());
   return paths;
 }
@@ -44,18 +48,19 @@ bool is_hidden(const fs::path& path) { return path.filename().string().rfind('.'
 
 /// The visible regular files below a folder, sorted by path. Folders that may not be entered are passed over.
 std::vector<fs::path> files_below(const fs::path& folder) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    std::error_code ignored;
-    if (is_hidden(entry->path())) {
-      entry.disable_recursion_pending();
-    } else if (entry->is_regular_file(ignored)) {
-      files.push_back(entry->path());
+  std::vector<fs::path> files, folders = {folder};
+  while (!folders.empty()) {
+    const base::FolderEntries found = base::read_folder(folders.back());
+    const bool may_be_read = found.error != std::errc::permission_denied;
+    if (found.error && may_be_read) refuse(folders.back().string(), found.error.message());
+    folders.pop_back();
+    for (const fs::path& entry : found.entries) {
+      std::error_code ignored;
+      if (is_hidden(entry)) continue;
+      if (fs::symlink_status(entry, ignored).type() == fs::file_type::directory) folders.push_back(entry);
+      if (fs::is_regular_file(entry, ignored)) files.push_back(entry);
     }
   }
-  if (error) refuse(folder.string(), error.message());
   std::sort(files.begin(), files.end());
   return files;
 }

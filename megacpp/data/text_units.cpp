@@ -24,6 +24,13 @@ namespace fs = std::filesystem;
                                   .next = "mend the file, or give --field the member that holds the text"});
 }
 
+[[noreturn]] void refuse_changed_text(const std::string& where, std::string got) {
+  base::raise(base::Code::E1008, {.where = where,
+                                  .got = std::move(got),
+                                  .wanted = "files that stay as they are while they are read",
+                                  .next = "run the command again once nothing writes to them"});
+}
+
 int64_t size_of(const fs::path& file) {
   std::error_code error;
   const auto size = fs::file_size(file, error);
@@ -55,6 +62,31 @@ size_t first_line(std::string_view whole, size_t begin) {
   return end == std::string_view::npos ? whole.size() : end + 1;
 }
 
+struct LineText {
+  std::string file, field;
+};
+
+void for_each_line(std::string_view whole, const TextUnit& unit, const LineText& from,
+                   const std::function<void(std::string_view text)>& body) {
+  for (size_t at = first_line(whole, static_cast<size_t>(unit.begin)); at < static_cast<size_t>(unit.end);) {
+    const size_t end = std::min(whole.find('\n', at), whole.size());
+    const std::string_view line = whole.substr(at, end - at);
+    if (!is_blank(line)) {
+      const auto place = [&] {
+        return std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+      };
+      std::string text;
+      try {
+        text = text_of_line(line, from.file, from.field);
+      } catch (const base::Error&) {  // once more, now that the line's number is worth counting
+        text = text_of_line(line, fmt::format("{}:{}", from.file, place() + 1), from.field);
+      }
+      if (!text.empty()) body(text);
+    }
+    at = end + 1;
+  }
+}
+
 }  // namespace
 
 std::vector<TextUnit> list_units(std::span<const fs::path> files, int64_t unit_bytes) {
@@ -71,26 +103,10 @@ void for_each_document(const fs::path& file, const TextUnit& unit, const std::st
                        const std::function<void(std::string_view text)>& body) {
   const base::MappedFile mapped(file);
   const std::string_view whole(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
-  if (static_cast<int64_t>(whole.size()) < unit.end)
-    refuse_text(file.string(), "a file that became shorter", "files that stay as they are");
-  if (!unit.is_lines) return body(whole.substr(0, static_cast<size_t>(unit.end)));
-  for (size_t at = first_line(whole, static_cast<size_t>(unit.begin)); at < static_cast<size_t>(unit.end);) {
-    const size_t end = std::min(whole.find('\n', at), whole.size());
-    const std::string_view line = whole.substr(at, end - at);
-    if (!is_blank(line)) {
-      const auto place = [&] {
-        return std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-      };
-      std::string text;
-      try {
-        text = text_of_line(line, file.string(), text_field);
-      } catch (const base::Error&) {  // once more, now that the line's number is worth counting
-        text = text_of_line(line, fmt::format("{}:{}", file.string(), place() + 1), text_field);
-      }
-      if (!text.empty()) body(text);
-    }
-    at = end + 1;
-  }
+  if (static_cast<int64_t>(whole.size()) < unit.end) refuse_changed_text(file.string(), "a file that became shorter");
+  if (unit.is_lines)
+    return mapped.read_unchanged([&] { for_each_line(whole, unit, {file.string(), text_field}, body); });
+  body(mapped.read_unchanged([&] { return std::string(whole.substr(0, static_cast<size_t>(unit.end))); }));
 }
 
 uint64_t fingerprint_of_files(std::span<const fs::path> files) {
@@ -101,6 +117,12 @@ uint64_t fingerprint_of_files(std::span<const fs::path> files) {
     names += fmt::format("{}\n{} {}\n", file.string(), size_of(file), time);
   }
   return XXH64(names.data(), names.size(), 0);
+}
+
+void require_fingerprint(std::span<const fs::path> files, uint64_t fingerprint) {
+  if (fingerprint_of_files(files) == fingerprint) return;
+  refuse_changed_text(files.size() == 1 ? files.front().string() : fmt::format("one of {} files", files.size()),
+                      "text that was written to while it was read");
 }
 
 }  // namespace megacpp::data

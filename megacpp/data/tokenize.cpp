@@ -19,6 +19,7 @@
 #include "megacpp/base/json.h"
 #include "megacpp/base/output_path.h"
 #include "megacpp/base/path.h"
+#include "megacpp/base/temporary_file.h"
 #include "megacpp/base/thread_pool.h"
 #include "megacpp/data/indexed_writer.h"
 #include "megacpp/data/text_corpus.h"
@@ -37,10 +38,8 @@ struct Note {
 std::filesystem::path note_path(const TokenizeOptions& options) { return options.out.string() + ".tokenize"; }
 
 /// Of all that decides the dataset and how the work is cut into units.
-std::string signature_of(const Tokenizer& tokenizer, const TokenizeOptions& options,
-                         std::span<const std::filesystem::path> files) {
-  return fmt::format("{:016x}-{:016x}-{}-{}", fingerprint_of_files(files), tokenizer.fingerprint(), options.unit_bytes,
-                     options.text_field);
+std::string signature_of(const Tokenizer& tokenizer, const TokenizeOptions& options, uint64_t files) {
+  return fmt::format("{:016x}-{:016x}-{}-{}", files, tokenizer.fingerprint(), options.unit_bytes, options.text_field);
 }
 
 // Nothing where there is none, or one of other text or another tokenizer.
@@ -112,12 +111,16 @@ class Run {
         type_(token_type_for(tokenizer.vocab_size())),
         files_(list_files(options.sources)),
         units_(list_units(files_, options.unit_bytes)),
-        signature_(signature_of(tokenizer, options, files_)),
+        fingerprint_(fingerprint_of_files(files_)),
+        signature_(signature_of(tokenizer, options, fingerprint_)),
         lock_(options.out),
         note_(read_note(options, signature_)),
         writer_(options.out, type_, note_.parts),
         pool_(options.threads) {
-    writer_.keep_parts();
+    if (note_.units > 0)
+      writer_.keep_parts();
+    else
+      remove_note();  // of other text, or of parts that are gone
     for (const TextUnit& unit : units_) progress_.total_bytes += unit.bytes();
     progress_.text_bytes = progress_.resumed_bytes = note_.text_bytes;
     progress_.documents = note_.parts.documents;
@@ -141,9 +144,9 @@ class Run {
                      .got = "no document that has text",
                      .wanted = "text files, or .jsonl with a text in every line",
                      .next = "give other files"});
+    require_fingerprint(files_, fingerprint_);
     writer_.finish();
-    std::error_code ignored;
-    std::filesystem::remove(note_path(options_), ignored);
+    remove_note();
     progress_.finished = true;
     return progress_;
   }
@@ -196,6 +199,13 @@ class Run {
                              {"bin_bytes", parts.bin_bytes},
                              {"documents", parts.documents}};
     base::write_file_atomically(note_path(options_), base::to_text(note, 2) + "\n");
+    writer_.keep_parts();  // the next call finds them by the note; without one they are of no use
+  }
+
+  void remove_note() const {
+    std::error_code ignored;
+    std::filesystem::remove(note_path(options_), ignored);
+    base::remove_abandoned_temporaries(note_path(options_));
   }
 
   const Tokenizer& tokenizer_;
@@ -203,6 +213,7 @@ class Run {
   TokenType type_;
   std::vector<std::filesystem::path> files_;
   std::vector<TextUnit> units_;
+  uint64_t fingerprint_;  // of the files
   std::string signature_;
   PartsLock lock_;  // before what another call may change is read
   Note note_;

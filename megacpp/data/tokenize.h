@@ -39,8 +39,9 @@ struct TokenizeOptions {
 void require_new_dataset(const std::filesystem::path& out);
 
 /// Unfinished only where `should_stop` said so. E1101 for sources without files or text, E1008 for a file that cannot
-/// be read, a line that is not JSON or lacks the field, and a document of 2^31 tokens or more. E3001 when writing fails
-/// and while another call writes the same dataset: what was written stays for the next call.
+/// be read or that changes, a line that is not JSON or lacks the field, and a document of 2^31 tokens or more. E3001
+/// when writing fails and while another call writes the same dataset. What is noted stays for the next call, and
+/// nothing else.
 TokenizeProgress tokenize(const Tokenizer& tokenizer, const TokenizeOptions& options);
 
 }  // namespace megacpp::data

@@ -5,6 +5,10 @@
 
 #include <cstdint>
 #include <fstream>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
@@ -144,6 +148,65 @@ TEST_F(TokenizeTest, BadLinesAreNamed) {
     }
     EXPECT_FALSE(fs::exists(folder_ / "out.idx"));
   }
+}
+
+TEST_F(TokenizeTest, TextThatChangesWhileItIsReadIsRefusedAndNothingStays) {
+  const auto refused = [&](const std::function<void()>& change) {
+    write_lines(500);
+    TokenizeOptions some = options("out");
+    some.unit_bytes = 200;
+    some.on_progress = [&, done = false](const TokenizeProgress&) mutable {
+      if (!std::exchange(done, true)) change();
+    };
+    testing_support::problem_of(base::Code::E1008, [&] { tokenize(*bytes_, some); });
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "the text alone";
+  };
+  const fs::path file = folder_ / "text" / "a.jsonl";
+  refused([&] { fs::resize_file(file, 2000); });
+  refused([&] { fs::resize_file(file, 0); });
+  refused([&] { std::ofstream(file, std::ios::app) << "{\"text\": \"one more\"}\n"; });
+}
+
+// A document that is one file ends with it, wherever that is shortened.
+TEST_F(TokenizeTest, ADocumentThatIsShortenedWhileItIsEncodedIsRefused) {
+  class ShorteningTokenizer : public Tokenizer {
+   public:
+    ShorteningTokenizer(const Tokenizer& inner, fs::path file) : inner_(inner), file_(std::move(file)) {}
+    int64_t vocab_size() const override { return inner_.vocab_size(); }
+    std::optional<int32_t> end_of_document() const override { return inner_.end_of_document(); }
+    const std::string& name() const override { return inner_.name(); }
+    uint64_t fingerprint() const override { return inner_.fingerprint(); }
+    void encode(std::string_view text, std::vector<int32_t>& tokens) const override {
+      fs::resize_file(file_, 10);
+      inner_.encode(text, tokens);
+    }
+    std::string decode(std::span<const int32_t> tokens) const override { return inner_.decode(tokens); }
+
+   private:
+    const Tokenizer& inner_;
+    const fs::path file_;
+  };
+  write("a.txt", std::string(100'000, 'x'));
+  const fs::path file = folder_ / "text" / "a.txt";
+  const base::Problem problem = testing_support::problem_of(
+      base::Code::E1008, [&] { tokenize(ShorteningTokenizer(*bytes_, file), options("out")); });
+  EXPECT_EQ(problem.where, file.string());
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "the text alone";
+}
+
+TEST_F(TokenizeTest, AFailingCallLeavesOnlyWhatTheNextOneGoesOnFrom) {
+  write("a.jsonl", "{\"text\": \"good\"}\n[]\n");
+  TokenizeOptions some = options("out");
+  testing_support::problem_of(base::Code::E1008, [&] { tokenize(*bytes_, some); });
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "the text alone";
+  write_lines(500);
+  some.unit_bytes = 200;
+  some.should_stop = [] { return true; };
+  EXPECT_FALSE(tokenize(*bytes_, some).finished);
+  EXPECT_TRUE(fs::exists(folder_ / "out.tokenize"));
+  write("a.jsonl", "[]\n");
+  testing_support::problem_of(base::Code::E1008, [&] { tokenize(*bytes_, some); });
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "the text alone";
 }
 
 TEST_F(TokenizeTest, TextWithoutADocumentIsRefused) {

@@ -8,6 +8,7 @@
 
 #include "megacpp/base/environment.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/path.h"
 #include "megacpp/base/suggest.h"
 #include "megacpp/hw/builtin_chips.h"
 #include "megacpp/hw/chip_file.h"
@@ -45,12 +46,11 @@ std::vector<ChipText> texts_named(const std::string& name, const ChipPlaces& pla
 /// Chip files of a folder, sorted; none where there is no such folder.
 std::vector<fs::path> files_in(const fs::path& folder) {
   std::vector<fs::path> files;
-  std::error_code error, ignored;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const fs::path ending = entry->path().extension();
-    if ((ending == ".yaml" || ending == ".yml") && entry->is_regular_file(ignored)) files.push_back(entry->path());
+  std::error_code ignored;
+  for (const fs::path& entry : base::read_folder(folder).entries) {
+    const fs::path ending = entry.extension();
+    if ((ending == ".yaml" || ending == ".yml") && fs::is_regular_file(entry, ignored)) files.push_back(entry);
   }
-  std::sort(files.begin(), files.end());
   return files;
 }
 

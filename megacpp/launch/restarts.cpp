@@ -34,9 +34,7 @@ constexpr std::chrono::seconds kLauncherGrace(5);
 constexpr std::chrono::seconds kShortestPause(5), kLongestPause(300);
 
 std::optional<int64_t> saved_step(const std::filesystem::path& run) {
-  const checkpoint::Store store = checkpoints_of(run);
-  store.recover();
-  const std::optional<std::filesystem::path> latest = store.latest();
+  const std::optional<std::filesystem::path> latest = newest_checkpoint(run);
   if (!latest) return std::nullopt;
   const std::filesystem::path manifest = *latest / checkpoint::kManifestFile;
   return checkpoint::parse_manifest(base::read_file(manifest), manifest.string()).position.step;

@@ -2,16 +2,13 @@
 #include "megacpp/launch/run_directory.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cctype>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,9 +17,11 @@
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
 #include "megacpp/base/path.h"
+#include "megacpp/base/temporary_file.h"
 #include "megacpp/base/utc_time.h"
 #include "megacpp/checkpoint/manifest.h"
 #include "megacpp/launch/run_data.h"
+#include "megacpp/launch/run_lock.h"
 #include "megacpp/launch/runs_folder.h"
 #include "megacpp/lineage/lock_file.h"
 #include "megacpp/train/step_log.h"
@@ -30,7 +29,7 @@
 namespace megacpp::launch {
 namespace {
 
-constexpr const char* kLock = "lock";
+constexpr const char* kPlan = "plan.json";
 constexpr int kMaxNames = 1000;  // of runs that begin in the same second
 
 [[noreturn]] void refuse_run(const std::filesystem::path& where, std::string got, std::string wanted,
@@ -47,23 +46,21 @@ void require_run(const std::filesystem::path& folder) {
   if (!is_run(folder)) refuse_run(folder, why_no_run(folder), "a run directory", "see: megacpp runs list");
 }
 
-/// The lock belongs to the open file: the system drops it when the process ends.
-int lock_folder(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / kLock;
-  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) base::fail_writing(folder, "cannot create files in it", errno);
-  // Who only asks whether a run goes on holds the lock for a moment: it is tried again for a tenth of a second.
-  constexpr int kTries = 20;
-  int error = 0;
-  for (int tried = 0; tried < kTries; ++tried) {
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-    error = errno;
-    if (error != EWOULDBLOCK) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  ::close(fd);
-  if (error != EWOULDBLOCK) base::fail_writing(file, "cannot lock", error);
-  refuse_run_in_use(folder);
+[[noreturn]] void refuse_damaged(const std::filesystem::path& checkpoint, const checkpoint::Store& store) {
+  const std::optional<std::filesystem::path> older = store.latest();
+  base::raise(base::Code::E1204,
+              {.where = checkpoint.string(),
+               .got = fmt::format("no {}, which every checkpoint of a run has", checkpoint::kManifestFile),
+               .wanted = "a checkpoint as it was written",
+               .next = older ? fmt::format("put the file back, or go back to the one before: {}", older->string())
+                             : "put the file back; the run has no other checkpoint"});
+}
+
+/// Of the files that a run writes whole, those that a killed process had begun.
+void remove_temporaries(const std::filesystem::path& run) {
+  for (const std::filesystem::path& file :
+       {recipe_file_of(run), first_recipe_file_of(run), run / kPlan, log_file_of(run), run / lineage::kLockName})
+    base::remove_abandoned_temporaries(file);
 }
 
 /// Letters, digits and "._-" of the recipe's name; all else becomes "-".
@@ -98,11 +95,11 @@ std::filesystem::path make_new_folder(const std::filesystem::path& parent, const
 void remove_if_unused(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::remove(checkpoints_of(folder).folder(), error);
-  std::filesystem::directory_iterator entry(folder, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
-    if (entry->path().filename() != kLock) return;
-  if (error) return;
-  std::filesystem::remove(folder / kLock, error);
+  const base::FolderEntries found = base::read_folder(folder);
+  if (found.error) return;
+  for (const std::filesystem::path& entry : found.entries)
+    if (entry.filename() != kRunLock) return;
+  std::filesystem::remove(folder / kRunLock, error);
   std::filesystem::remove(folder, error);
 }
 
@@ -124,24 +121,29 @@ RunDirectory RunDirectory::create(const std::filesystem::path& given, const std:
   const bool is_made = is_new || !base::exists(given);
   const std::filesystem::path path = is_new ? make_new_folder(runs_folder(), name) : given;
   if (!is_new) base::make_folder(path);
-  RunDirectory directory(path, lock_folder(path));
+  RunDirectory directory(path, RunLock(path));
   directory.is_new_ = is_made;
   refuse_existing_run(path);
-  directory.checkpoints().remove_partial();
+  directory.remove_unfinished();
   directory.becomes_latest_ = is_new;
   return directory;
 }
 
 RunDirectory RunDirectory::open(const std::filesystem::path& folder) {
   require_run(folder);
-  RunDirectory directory(folder, lock_folder(folder));
-  directory.checkpoints().remove_partial();
+  RunDirectory directory(folder, RunLock(folder));
+  directory.remove_unfinished();
   return directory;
+}
+
+void RunDirectory::remove_unfinished() const {
+  checkpoints().remove_partial();
+  remove_temporaries(path_);
 }
 
 RunDirectory::RunDirectory(RunDirectory&& other) noexcept
     : path_(std::move(other.path_)),
-      lock_(std::exchange(other.lock_, -1)),
+      lock_(std::move(other.lock_)),
       is_new_(other.is_new_),
       becomes_latest_(other.becomes_latest_),
       has_half_line_(other.has_half_line_) {}
@@ -149,9 +151,20 @@ RunDirectory::RunDirectory(RunDirectory&& other) noexcept
 checkpoint::Store RunDirectory::checkpoints() const { return checkpoints_of(path_); }
 
 RunDirectory::~RunDirectory() {
-  if (lock_ < 0) return;
-  if (is_new_) remove_if_unused(path_);
-  ::close(lock_);
+  if (lock_.is_held() && is_new_) remove_if_unused(path_);
+}
+
+void RunDirectory::require_in_place() const {
+  if (lock_.is_of(path_)) return;
+  const std::filesystem::path now = lock_.place();
+  const bool is_moved = is_run(now);
+  base::raise(
+      base::Code::E3001,
+      {.where = path_.string(),
+       .got = is_moved ? fmt::format("a run directory that was moved to {} while the run goes on", now.string())
+                       : "a run directory that was deleted while the run goes on",
+       .wanted = "the run directory where it was, until the run has ended",
+       .next = is_moved ? "go on where it is now: megacpp train --resume " + now.string() : "start the run again"});
 }
 
 void RunDirectory::write_recipe(const std::string& yaml) const {
@@ -160,7 +173,7 @@ void RunDirectory::write_recipe(const std::string& yaml) const {
 }
 
 void RunDirectory::write_plan(const std::string& json) const {
-  base::write_file_atomically(path_ / "plan.json", json + "\n");
+  base::write_file_atomically(path_ / kPlan, json + "\n");
 }
 
 void RunDirectory::write_data(const std::string& json) const { base::write_file_atomically(data_file_of(path_), json); }
@@ -198,6 +211,8 @@ std::filesystem::path recipe_file_of(const std::filesystem::path& run) { return 
 
 std::filesystem::path first_recipe_file_of(const std::filesystem::path& run) { return run / "first_recipe.yaml"; }
 
+std::filesystem::path log_file_of(const std::filesystem::path& run) { return run / "log.jsonl"; }
+
 checkpoint::Store checkpoints_of(const std::filesystem::path& run) { return checkpoint::Store(run / "checkpoints"); }
 
 FoundCheckpoint find_checkpoint(const std::string& named) {
@@ -209,16 +224,27 @@ FoundCheckpoint find_checkpoint(const std::string& named) {
     const bool is_in_run = checkpoint.parent_path() == checkpoints_of(run).folder() && is_run(run);
     return {.checkpoint = checkpoint, .run = is_in_run ? run : std::filesystem::path()};
   }
+  if (const std::filesystem::path step = base::exists(path) ? base::canonical(path) : path;
+      checkpoints_of(step.parent_path().parent_path()).is_damaged(step))
+    refuse_damaged(step, checkpoints_of(step.parent_path().parent_path()));
   if (!is_run(path))
     refuse_run(path,
                is_sweep(path) ? why_no_run(path) : fmt::format("neither recipe.yaml nor {}", checkpoint::kManifestFile),
                "a run directory or a checkpoint", "see: megacpp runs list");
   const std::filesystem::path run = base::canonical(path);
-  const checkpoint::Store store = checkpoints_of(run);
-  if (!is_in_use(run)) store.recover();
-  const std::optional<std::filesystem::path> latest = store.latest();
+  const std::optional<std::filesystem::path> latest = newest_checkpoint(run);
   if (!latest) refuse_run(run, "no complete checkpoint", "a run that was saved", "start it again from its recipe.yaml");
   return {.checkpoint = *latest, .run = run};
+}
+
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run) {
+  const checkpoint::Store store = checkpoints_of(run);
+  if (const IdleRun looked(run); looked.is_idle()) {
+    store.recover();
+    remove_temporaries(run);
+  }
+  if (const auto damaged = store.damaged_latest()) refuse_damaged(*damaged, store);
+  return store.latest();
 }
 
 FoundCheckpoint find_resume_point(const std::string& named) {
@@ -238,27 +264,11 @@ std::filesystem::path find_run(const std::string& named) {
   return run;
 }
 
-void refuse_run_in_use(const std::filesystem::path& folder, std::chrono::seconds waited) {
-  const std::string time = waited.count() > 0 ? fmt::format(", after a wait of {} s", waited.count()) : "";
-  base::raise(base::Code::E3003, {.where = folder.string(),
-                                  .got = "another process that trains in it" + time,
-                                  .wanted = "one process at a time",
-                                  .next = "wait for it or stop it, or give another --run-dir"});
-}
-
 void refuse_existing_run(const std::filesystem::path& folder) {
   if (is_sweep(folder)) refuse_run(folder, "a sweep", "a folder without one", "give another --run-dir");
   if (is_run(folder))
     refuse_run(folder, "a run", "a folder without one",
                fmt::format("go on with it: megacpp train --resume {}, or give another --run-dir", folder.string()));
-}
-
-bool is_in_use(const std::filesystem::path& run) {
-  const int fd = ::open((run / kLock).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool is_locked = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ::close(fd);
-  return is_locked;
 }
 
 }  // namespace megacpp::launch

@@ -8,11 +8,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "megacpp/base/decision.h"
 #include "megacpp/checkpoint/store.h"
+#include "megacpp/launch/run_lock.h"
 #include "megacpp/train/train.h"
 
 namespace megacpp::launch {
@@ -22,6 +24,7 @@ std::filesystem::path recipe_file_of(const std::filesystem::path& run);
 /// That of a run on several hosts as all of them would run it: `megacpp run --hosts` keeps it beside recipe.yaml, which
 /// is what runs.
 std::filesystem::path first_recipe_file_of(const std::filesystem::path& run);
+std::filesystem::path log_file_of(const std::filesystem::path& run);
 checkpoint::Store checkpoints_of(const std::filesystem::path& run);
 
 class RunDirectory {
@@ -38,7 +41,11 @@ class RunDirectory {
   const std::filesystem::path& path() const { return path_; }
   checkpoint::Store checkpoints() const;
   std::filesystem::path recipe_file() const { return recipe_file_of(path_); }
-  std::filesystem::path log_file() const { return path_ / "log.jsonl"; }
+  std::filesystem::path log_file() const { return log_file_of(path_); }
+
+  /// E3001 where its path no longer leads to it: it was moved away or deleted, and nothing of the run would be written
+  /// beside the rest of it.
+  void require_in_place() const;
 
   /// Makes it a run: the link `latest` of runs_folder() leads to it from here on, if it is new there. A start that
   /// fails before leaves the link as it was.
@@ -55,10 +62,11 @@ class RunDirectory {
   base::Decision log(const train::StepReport& report);
 
  private:
-  RunDirectory(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
+  RunDirectory(std::filesystem::path path, RunLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  void remove_unfinished() const;
 
   std::filesystem::path path_;
-  int lock_;             // descriptor of the locked file
+  RunLock lock_;
   bool is_new_ = false;  // this object has made the folder
   bool becomes_latest_ = false;
   bool has_half_line_ = false;  // at the end of the log
@@ -71,19 +79,19 @@ struct FoundCheckpoint {
 };
 /// `named`: a run directory, for its newest checkpoint, a checkpoint, or "latest" for the run that was started last.
 /// However the path is written: what is found is canonical. E1206 where it is none of these, or no checkpoint of the
-/// run is complete.
+/// run is complete; E1204 where the newest one has lost its manifest.
 FoundCheckpoint find_checkpoint(const std::string& named);
 /// The same for a run that is to go on: E1206 for a checkpoint in no run.
 FoundCheckpoint find_resume_point(const std::string& named);
+
+/// The newest complete checkpoint of a run; nothing where there is none. What a killed process left in the run is
+/// mended and removed before, unless a process trains in it. E1204 as find_checkpoint().
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
 
 /// The run that a user names: its directory, or "latest" for the one that was started last. E1206 where there is none.
 std::filesystem::path find_run(const std::string& named);
 
 /// E1206 where the folder holds a run or a sweep: a new run takes no other's place.
 void refuse_existing_run(const std::filesystem::path& folder);
-/// E3003. `waited`: for it to be free, so far.
-[[noreturn]] void refuse_run_in_use(const std::filesystem::path& folder, std::chrono::seconds waited = {});
-/// Whether a process trains in it now.
-bool is_in_use(const std::filesystem::path& run);
 
 }  // namespace megacpp::launch

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "megacpp/base/file.h"
 #include "megacpp/base/path.h"
@@ -112,6 +113,66 @@ TEST_F(RunDirectoryTest, AFolderThatMayOnlyBeReadIsRefusedAndStaysAsItIs) {
   for (const char* name : {"given", "run", "runs"}) fs::permissions(folder_ / name, fs::perms(0755));
   EXPECT_TRUE(fs::is_empty(folder_ / "given") && fs::is_empty(folder_ / "runs"));
   EXPECT_EQ(find_resume_point((folder_ / "run").string()).checkpoint.filename(), "step-00000003");
+}
+
+TEST_F(RunDirectoryTest, ANewestCheckpointWithoutItsManifestIsNamed) {
+  const RunDirectory directory = RunDirectory::create(folder_ / "run", "");
+  make_run(directory);
+  const checkpoint::Store store = directory.checkpoints();
+  base::make_folder(store.path_of(5));
+  const std::filesystem::path run = std::filesystem::canonical(folder_ / "run");
+  for (const std::filesystem::path& named : {run, store.path_of(5), run / "checkpoints" / "." / "step-00000005"}) {
+    const base::Problem problem = problem_of(base::Code::E1204, [&] { find_resume_point(named.string()); });
+    EXPECT_EQ(problem.where, (run / "checkpoints" / "step-00000005").string());
+    EXPECT_NE(problem.next.find((run / "checkpoints" / "step-00000003").string()), std::string::npos) << problem.next;
+  }
+  EXPECT_EQ(find_resume_point(store.path_of(3).string()).checkpoint.filename(), "step-00000003");
+}
+
+TEST_F(RunDirectoryTest, ARunThatIsMovedOrDeletedIsNoticed) {
+  const RunDirectory directory = RunDirectory::create(folder_ / "run", "");
+  make_run(directory);
+  directory.require_in_place();
+  std::filesystem::remove(folder_ / "run" / "lock");
+  directory.require_in_place();
+  std::filesystem::rename(folder_ / "run", folder_ / "moved");
+  const base::Problem moved = problem_of(base::Code::E3001, [&] { directory.require_in_place(); });
+  EXPECT_EQ(moved.where, (folder_ / "run").string());
+  EXPECT_NE(moved.next.find("--resume " + (folder_ / "moved").string()), std::string::npos) << moved.next;
+  base::make_folder(folder_ / "run");
+  problem_of(base::Code::E3001, [&] { directory.require_in_place(); });
+  std::filesystem::remove_all(folder_ / "moved");
+  EXPECT_NE(problem_of(base::Code::E3001, [&] { directory.require_in_place(); }).got.find("deleted"),
+            std::string::npos);
+}
+
+TEST_F(RunDirectoryTest, WhatAKilledProcessLeftIsRemovedByTheNextThatLooks) {
+  make_run(RunDirectory::create(folder_ / "run", ""));
+  const auto leave = [&] {
+    for (const char* name : {"log.jsonl.tmp123", "plan.json.tmp1", "recipe.yaml.tmp7", "notes.tmp1"})
+      base::write_file_atomically(folder_ / "run" / name, "");
+    base::make_folder(folder_ / "run" / "checkpoints" / "step-00000003.replaced");
+  };
+  const auto expect_gone = [&] {
+    std::vector<std::string> names;
+    for (const std::filesystem::path& entry : base::list_folder(folder_ / "run"))
+      names.push_back(entry.filename().string());
+    EXPECT_EQ(names, (std::vector<std::string>{"checkpoints", "lock", "notes.tmp1", "recipe.yaml"}));
+    EXPECT_FALSE(base::exists(folder_ / "run" / "checkpoints" / "step-00000003.replaced"));
+  };
+  leave();
+  find_checkpoint((folder_ / "run").string());
+  expect_gone();
+  leave();
+  {
+    const RunDirectory directory = RunDirectory::open(folder_ / "run");
+    expect_gone();
+    leave();
+    find_checkpoint((folder_ / "run").string());
+    EXPECT_TRUE(base::exists(folder_ / "run" / "log.jsonl.tmp123")) << "a process trains there";
+  }
+  RunDirectory::open(folder_ / "run");
+  expect_gone();
 }
 
 /// No file of this process grows beyond so many bytes, as on a full disk.

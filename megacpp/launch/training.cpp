@@ -124,7 +124,7 @@ class Attempt {
     const std::filesystem::path last = run / collectives::kFlightFolder,
                                 before = run / collectives::kFlightFolderBefore;
     if (!std::filesystem::exists(last, ignored)) return;
-    std::filesystem::remove_all(before, ignored);
+    base::remove_tree(before);
     std::filesystem::rename(last, before, ignored);
   }
 
@@ -224,6 +224,7 @@ class Attempt {
       window_.begin_steps();
     else
       end_step();
+    if (options_.directory != nullptr) options_.directory->require_in_place();
     return agree_to_stop();
   }
 

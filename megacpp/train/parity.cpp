@@ -168,6 +168,7 @@ class Parity {
     for (const checkpoint::StoredTensor& tensor : file_.tensors())
       if (tensor.name.starts_with("out.")) compare_output(tensor.name);
     compare_gradients();
+    file_.require_unchanged();
     return std::move(report_);
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <new>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -20,6 +21,8 @@
 
 namespace megacpp::train {
 namespace {
+
+constexpr size_t kSpareBytes = size_t{1} << 20;
 
 int64_t saved_bytes(const SavedPart& part) { return part.box.elements() * ir::dtype_bytes(part.tensor->whole.dtype); }
 
@@ -134,14 +137,22 @@ void StateSaver::save(int64_t step) {
   wait();
   if (is_over_) finish();
   copy_state();
-  try {
-    writer_ = std::thread([this, step] { write(step); });
-  } catch (const std::system_error&) {  // the system gives no thread: the step waits for the disk
-    write(step);
-    log_outcome();
-  }
+  start_writing(step);
   blocked_seconds_ += base::seconds_since(start);
   ++saves_;
+}
+
+// Where the system gives no thread, the step waits for the disk.
+void StateSaver::start_writing(int64_t step) {
+  try {
+    if (!spare_) spare_.emplace(kSpareBytes);
+    writer_ = std::thread([this, step] { write(step); });
+    return;
+  } catch (const std::system_error&) {
+  } catch (const std::bad_alloc&) {
+  }
+  write(step);
+  log_outcome();
 }
 
 void StateSaver::finish() {
@@ -166,12 +177,21 @@ void StateSaver::copy_state() {
   }
 }
 
+// On a thread of its own, which nothing may be thrown out of.
 void StateSaver::write(int64_t step) {
-  checkpoint::Manifest header = options_.header;
-  header.position.samples_consumed += (step - header.position.step) * options_.samples_per_step;
-  header.position.step = step;
   error_ = nullptr;
   try {
+    try_to_write(step);
+  } catch (const std::bad_alloc&) {
+    give_up_without_memory(step);
+  }
+}
+
+void StateSaver::try_to_write(int64_t step) {
+  try {
+    checkpoint::Manifest header = options_.header;
+    header.position.samples_consumed += (step - header.position.step) * options_.samples_per_step;
+    header.position.step = step;
     const checkpoint::Manifest saved =
         options_.processes == nullptr ? checkpoint::write_checkpoint(options_.store, std::move(header), pieces_)
                                       : save_together(*options_.processes, options_.store, std::move(header), pieces_);
@@ -182,12 +202,37 @@ void StateSaver::write(int64_t step) {
                            error.problem().got);
     error_ = std::current_exception();
     is_over_ = error.code() == base::Code::E3101 || error.code() == base::Code::E3102;
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {
     outcome_ = fmt::format("step {} was not saved, those before stay: {}", step, error.what());
     error_ = std::current_exception();
   }
-  const bool is_first = options_.processes == nullptr || options_.processes->is_coordinator();
-  if (!error_ && is_first) prune();
+  if (!error_ && writes_manifest()) prune();
+}
+
+// What was begun is removed once more: without memory that may have failed as well.
+void StateSaver::give_up_without_memory(int64_t step) {
+  spare_.reset();
+  try {
+    if (writes_manifest()) options_.store.discard(step);
+    const std::string got = "the system refused an allocation";
+    outcome_ = fmt::format("step {} was not saved, those before stay: {}", step, got);
+    error_ = std::make_exception_ptr(
+        base::Error(base::Code::E2005,
+                    {.where = options_.store.path_of(step).string(),
+                     .got = got,
+                     .wanted = "memory for the names of its files and tensors, beside the snapshot",
+                     .next = "free memory, or raise the limit of the process or container; the checkpoints before "
+                             "stay: megacpp train --resume RUN"}));
+  } catch (const std::bad_alloc&) {
+    outcome_.clear();
+    error_ = std::current_exception();
+  }
+}
+
+bool StateSaver::writes_manifest() const {
+  return options_.processes == nullptr || options_.processes->is_coordinator();
 }
 
 void StateSaver::prune() {
@@ -205,7 +250,7 @@ void StateSaver::wait() {
 }
 
 void StateSaver::log_outcome() const {
-  if (options_.log) options_.log(outcome_);
+  if (options_.log && !outcome_.empty()) options_.log(outcome_);
 }
 
 checkpoint::Manifest manifest_header(const recipe::Recipe& recipe) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -78,7 +79,11 @@ class StateSaver {
 
  private:
   void copy_state();
+  void start_writing(int64_t step);
   void write(int64_t step);
+  void try_to_write(int64_t step);
+  void give_up_without_memory(int64_t step);
+  bool writes_manifest() const;
   void prune();
   void wait();
   void log_outcome() const;
@@ -92,9 +97,10 @@ class StateSaver {
   std::vector<checkpoint::PieceBytes> pieces_;  // of the snapshot, in the order of parts_
   std::vector<std::byte> padded_;               // a chip's part with padding, on its way
   std::thread writer_;
-  std::string outcome_;       // the writer's, until it is joined
-  std::exception_ptr error_;  // of the last save
-  bool is_over_ = false;      // that of the processes that save together
+  std::optional<base::ReservedMemory> spare_;  // given back where memory runs out, to say so
+  std::string outcome_;                        // the writer's, until it is joined
+  std::exception_ptr error_;                   // of the last save
+  bool is_over_ = false;                       // that of the processes that save together
   double blocked_seconds_ = 0;
   int64_t saves_ = 0;
 };

@@ -2,12 +2,20 @@
 // A host that has too little memory for the snapshot of checkpoints says so when step 0 has ended, while the ladder can
 // still answer, and not at the first save.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "megacpp/base/error.h"
+#include "megacpp/base/path.h"
 #include "megacpp/checkpoint/store.h"
 #include "megacpp/compile/state_table.h"
 #include "megacpp/launch/training.h"
@@ -40,6 +48,47 @@ TEST(SnapshotMemoryTest, TooLittleIsAnErrorOfTheHostWithItsBytes) {
     EXPECT_EQ(error.facts().wanted, bytes);
     EXPECT_EQ(error.facts().limit, bytes - 1);
   }
+}
+
+// Ends the process; 0 where a save without memory is an error of the host, and leaves what was there before and no
+// more.
+[[noreturn]] void save_without_memory() {
+  int status = 1;
+  {
+    const TemporaryFolder folder;
+    TrainingRun run({});
+    const checkpoint::Store store(folder.path());
+    std::string log;
+    train::SaveOptions options{.store = store, .header = train::manifest_header(run.recipe())};
+    options.log = [&](const std::string& text) { log += text + "\n"; };
+    train::StateSaver saver(run.compiled(), run.executable(), std::move(options));
+    saver.save(1);
+    saver.finish();
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlimit as_it_is = {.rlim_cur = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)),
+                             .rlim_max = RLIM_INFINITY};
+    ::setrlimit(RLIMIT_AS, &as_it_is);
+    for (size_t bytes = size_t{1} << 24; bytes >= 16; bytes /= 2)
+      while (auto* const block = static_cast<volatile char*>(std::malloc(bytes))) *block = 0;  // all there is
+    try {
+      saver.save(2);
+      saver.finish();
+    } catch (const base::Error& error) {
+      const bool is_said = log.find("step 2 was not saved") != std::string::npos;
+      const bool is_clean = store.steps() == std::vector<int64_t>{1} && base::list_folder(folder.path()).size() == 2;
+      if (error.code() == base::Code::E2005 && is_said && is_clean) status = 0;
+      std::fprintf(stderr, "%s\n%s", error.what(), log.c_str());
+    }
+  }
+  std::_Exit(status);
+}
+
+TEST(SnapshotMemoryTest, ASaveWithoutMemoryIsAnErrorAndLeavesNothingBehind) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need the address space";
+#endif
+  EXPECT_EXIT(save_without_memory(), testing::ExitedWithCode(0), "");
 }
 
 // What a host is asked for before anything is loaded is what a saver obtains there later.

@@ -76,6 +76,27 @@ std::chrono::milliseconds send_signals(const Injection& injection, pid_t pid) {
   return first ? std::chrono::ceil<std::chrono::milliseconds>(*last - *first) : std::chrono::milliseconds(0);
 }
 
+// Those of a folder but for the catalog, by name.
+std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file() && !entry.is_symlink() && !entry.path().filename().string().starts_with(kCatalogFile))
+      files.push_back(entry.path());
+  std::ranges::sort(files);
+  return files;
+}
+
+void shorten_file(const Injection& injection, const Folders& folders, pid_t pid) {
+  if (!injection.shortening) return;
+  const std::vector<std::filesystem::path> files = files_below(folders.shared);
+  const std::filesystem::path& file = files[static_cast<size_t>(injection.shortening->file) % files.size()];
+  const auto bytes = std::filesystem::file_size(file) * static_cast<uintmax_t>(injection.shortening->percent) / 100;
+  wait_for_main(pid);
+  std::this_thread::sleep_for(injection.pause);
+  std::error_code gone;  // by the command
+  std::filesystem::resize_file(file, bytes, gone);
+}
+
 // What a line does not say.
 std::string surroundings_text(const Injection& injection) {
   std::string text;
@@ -88,6 +109,10 @@ std::string surroundings_text(const Injection& injection) {
             std::to_string(pause.count()) + " ms";
     pause = injection.gap;
   }
+  if (injection.shortening)
+    text += "file " + std::to_string(injection.shortening->file) + " of its own copy of the shared folder cut to " +
+            std::to_string(injection.shortening->percent) + " % after " + std::to_string(injection.pause.count()) +
+            " ms";
   return text;
 }
 
@@ -146,9 +171,12 @@ class Campaign {
     const Command& command = drawn_command(draw, drawn);
     const std::string folder = (root_ / std::to_string(number)).string();
     const Injection injection = with_an_end(drawn, command);
-    const Case one{number, fault, command, injection, {.own = folder, .shared = shared_}};
+    const std::string read = injection.shortening ? folder + "/shared" : shared_;
+    const Case one{number, fault, command, injection, {.own = folder, .shared = read}};
     try {
       const CaseFolder own(folder, std::filesystem::path(shared_) / kCatalogFile, one.injection.disk);
+      constexpr auto kAll = std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks;
+      if (injection.shortening) std::filesystem::copy(shared_, read, kAll);
       launch_all(one);
       own.lift_fault();
       list_catalog(one);
@@ -176,9 +204,11 @@ class Campaign {
   void launch(const Case& one, const std::string& name) {
     const std::string line = shell_line(one.injection, one.command.words, one.folders);
     std::chrono::milliseconds apart{0};
-    const Ending ending =
-        run_shell({line, root_.path().string(), std::to_string(one.number) + "." + name, options_.time_limit},
-                  [&](pid_t pid) { apart = send_signals(one.injection, pid); });
+    const Ending ending = run_shell(
+        {line, root_.path().string(), std::to_string(one.number) + "." + name, options_.time_limit}, [&](pid_t pid) {
+          apart = send_signals(one.injection, pid);
+          shorten_file(one.injection, one.folders, pid);
+        });
     std::vector<std::string> breaches = judge_command(one.injection, one.command, ending);
     if (is_one_request(one.injection, apart))
       std::ranges::move(judge_run(std::filesystem::path(one.folders.own) / kRunFolder), std::back_inserter(breaches));

@@ -50,6 +50,8 @@ const std::vector<Command>& all_commands() {
        .words = "train " MEGACPP_TINY "--set train.steps=1000000 --run-dir {case}/run",
        .until_stopped = true},
       {"train-events", "train " MEGACPP_TINY "--set train.steps=4 --tensorboard --run-dir {case}/run"},
+      {"train-blend", "train " MEGACPP_TINY "--set train.steps=6 --set data.blend=[{shared}/long]"},
+      {"train-from", "train " MEGACPP_TINY "--set train.steps=2 --from {shared}/runs/first"},
       {"plan", "plan " MEGACPP_TINY},
       {"plan-json", "plan " MEGACPP_TINY "--json", true},
       {"plan-page", "plan " MEGACPP_TINY "--html {case}/page.html"},
@@ -80,11 +82,14 @@ const std::vector<Command>& all_commands() {
       {"fit", "fit " MEGACPP_TINY "--hardware host:2"},
       {"parity", "parity " MEGACPP_SOURCE_DIR "/tests/golden/models/llama_mqa.safetensors"},
       {"data-tokenize", "data tokenize " MEGACPP_TINY_RECIPE "--out {case}/tokens --threads 2"},
+      {"data-tokenize-text", "data tokenize {shared}/text --out {case}/tokens --threads 2"},
+      {"data-show-long", "data show {shared}/long --json", true},
       {"data-show", "data show {shared}/tokens --json", true},
       {"data-train", "data train-tokenizer " MEGACPP_TINY_RECIPE "--out {case}/tokenizer.json --vocab 260"},
       {"export", "export " MEGACPP_SMALL_MODEL "{case}/exported"},
       {"generate", "generate " MEGACPP_SMALL_MODEL "--prompt main --max-tokens 8"},
       {"generate-json", "generate " MEGACPP_SMALL_MODEL "--ids 1 --max-tokens 8 --json", true},
+      {"generate-run", "generate {shared}/runs/first --ids 1 --max-tokens 4 --json", true},
       {"eval", "eval " MEGACPP_SMALL_MODEL "--text " MEGACPP_TINY_RECIPE},
       {"catalog", "catalog list --json", true},
       {"ops", "ops"},
@@ -108,6 +113,8 @@ const std::vector<Preparation>& preparations() {
        "--set 'hardware.fail_allocation=[chip 1 step 6]' --run-dir {shared}/runs/failed",
        base::exit_status(base::ErrorClass::does_not_fit)},
       {"data tokenize " MEGACPP_TINY_RECIPE "--out {shared}/tokens"},
+      {"report {shared}/runs/first --out {shared}/text/page.html"},
+      {"data tokenize {shared}/text --out {shared}/long"},
   };
   return lines;
 }

@@ -72,10 +72,16 @@ Injection failing_write(Draw& draw) {
 }
 
 Injection little_address_space(Draw& draw) {
-  return {.before = "ulimit -v " + text(draw.between(100, 800) * 1000) + "; exec"};
+  return {.before = "ulimit -v " + text(draw.between(100, draw.between(0, 1) == 0 ? 800 : 2000) * 1000) + "; exec"};
 }
 
 Injection few_open_files(Draw& draw) { return {.before = "ulimit -n " + text(draw.between(4, 16)) + "; exec"}; }
+
+Injection shortened(Draw& draw) {
+  const bool is_emptied = draw.between(0, 1) == 0;
+  return {.shortening = Shortening{.file = draw.between(0, 1000), .percent = is_emptied ? 0 : draw.between(1, 99)},
+          .pause = instant(draw)};
+}
 
 Injection at_once(Draw& draw) { return {.launches = static_cast<int>(draw.between(2, 4))}; }
 
@@ -99,8 +105,9 @@ const std::vector<Fault>& all_faults() {
       {"small-disk", "the folder of catalog and outputs on a disk with 4 to 160 KiB free", small_disk, has_own_mounts},
       {"read-only-disk", "that folder read-only", read_only_disk, has_own_mounts},
       {"failing-write", "an interposed write that fails or writes one byte, from a random call on", failing_write},
-      {"address-space", "ulimit -v: 100 to 800 MB", little_address_space},
+      {"address-space", "ulimit -v: 100 to 2000 MB", little_address_space},
       {"open-files", "ulimit -n: 4 to 16 files", few_open_files},
+      {"shortened", "a file that it may read is shortened at a random instant", shortened},
       {"at-once", "two to four launches on one catalog", at_once},
       {"killed-at-once", "two launches on one catalog, killed", killed_at_once},
   };

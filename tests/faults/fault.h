@@ -35,6 +35,12 @@ struct Disk {
   bool read_only = false;
 };
 
+/// A file that the command may read becomes shorter while it runs.
+struct Shortening {
+  int64_t file = 0;     // by its number among all of the case's own copy, which it has of the shared folder
+  int64_t percent = 0;  // that is left
+};
+
 /// What becomes of the command's stdout.
 enum class Stream { seen, unseen, lost };  // unseen: what of it arrives is not known; lost: nothing arrives
 
@@ -44,8 +50,9 @@ struct Injection {
   std::string after = {};         // behind it: redirections
   std::optional<Disk> disk = {};  // mounted over the case's folder, for the command and for what is read afterwards
   std::vector<int> signals = {};  // sent one behind the other
-  std::chrono::milliseconds pause{0};  // from main() to the first
-  std::chrono::milliseconds gap{0};    // between two
+  std::optional<Shortening> shortening = {};
+  std::chrono::milliseconds pause{0};  // from main() to the first of these
+  std::chrono::milliseconds gap{0};    // between two signals
   int launches = 1;                    // of the same command at once
   Stream stdout_is = Stream::seen;
   bool hides_stderr = false;

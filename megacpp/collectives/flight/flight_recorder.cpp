@@ -152,33 +152,31 @@ class FlightRecorder::Chip final : public Communicator {
   std::map<std::array<int64_t, 3>, Counted> messages_;  // by sender, receiver and tag
 };
 
-FlightRecorder::FlightRecorder(const Options& options)
-    : file_(options.file), chips_(options.chips), bytes_(file_size(options.chips)) {
+FlightRecorder::FlightRecorder(const Options& options) : file_(options.file), chips_(options.chips) {
+  const size_t bytes = file_size(options.chips);
   base::make_folder(file_.parent_path());
   const int fd = ::open(file_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) base::fail_writing(file_, "cannot create", errno);
   // All of it at once: memory that a full disk cannot hold would end the process when it is written.
-  const int failed = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes_));
-  void* const data = failed != 0 ? MAP_FAILED : ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int failed = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  if (failed == 0) mapping_ = base::GuardedMapping(fd, bytes, PROT_READ | PROT_WRITE, MAP_SHARED);
   const int error = failed != 0 ? failed : errno;
   ::close(fd);
-  if (data == MAP_FAILED) {
+  if (mapping_.bytes().empty()) {
     ::unlink(file_.c_str());
     base::fail_writing(file_, "cannot make it in full", error);
   }
-  data_ = static_cast<std::byte*>(data);
   FlightHead head;
   copy_text(kFlightFormat, head.format);
   copy_text(options.host, head.host);
   head.process = options.process;
   head.chips = options.chips;
-  std::memcpy(data_, &head, sizeof(head));
-  auto* const numbers = reinterpret_cast<int64_t*>(data_ + sizeof(FlightHead));
+  std::memcpy(data(), &head, sizeof(head));
+  auto* const numbers = reinterpret_cast<int64_t*>(data() + sizeof(FlightHead));
   std::fill_n(numbers, chips_, int64_t{-1});
 }
 
 FlightRecorder::~FlightRecorder() {
-  ::munmap(data_, bytes_);
   if (is_kept_) return;
   ::unlink(file_.c_str());
   ::rmdir(file_.parent_path().c_str());  // the last process of a run takes the folder with it
@@ -188,7 +186,7 @@ Communicator& FlightRecorder::recorded(Communicator& inner) {
   const std::lock_guard lock(mutex_);
   const auto index = static_cast<int64_t>(recorded_.size());
   MEGACPP_CHECK(index < chips_) << "a record of " << chips_ << " chips";
-  auto* const numbers = reinterpret_cast<int64_t*>(data_ + sizeof(FlightHead));
+  auto* const numbers = reinterpret_cast<int64_t*>(data() + sizeof(FlightHead));
   auto* const rows = reinterpret_cast<FlightRow*>(numbers + chips_);
   numbers[index] = inner.rank();
   recorded_.push_back(std::make_unique<Chip>(*this, inner, rows + index * kFlightCalls));

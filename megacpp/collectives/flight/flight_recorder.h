@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "megacpp/base/guarded_mapping.h"
 #include "megacpp/collectives/communicator.h"
 
 namespace megacpp::collectives {
@@ -69,10 +70,12 @@ class FlightRecorder {
 
  private:
   class Chip;
+
+  std::byte* data() const { return mapping_.bytes().data(); }
+
   const std::filesystem::path file_;
   const int64_t chips_;
-  std::byte* data_ = nullptr;
-  size_t bytes_ = 0;
+  base::GuardedMapping mapping_;  // a file that somebody shortens costs the record, not the run
   std::atomic<bool> is_kept_ = false;
   std::mutex mutex_;  // of the next
   std::deque<std::unique_ptr<Chip>> recorded_;

@@ -152,6 +152,18 @@ TEST_F(FlightTest, AKilledProcessLeavesItsRecord) {
   EXPECT_EQ(flights()[0].calls.size(), 1u);
 }
 
+TEST_F(FlightTest, ARecordThatIsShortenedCostsTheRunNothing) {
+  const auto world = inproc_transport().make({.chips = 1});
+  const auto record = recorder(1);
+  Communicator& chip = record->recorded(world->communicator(0));
+  std::filesystem::resize_file(flight_file(folder_.path(), 1), 0);
+  std::vector<float> buffer(8, 1.0f);
+  const Call sum = sum_at(chip.create_group({0}), buffer, "block00.sum");
+  for (int i = 0; i < 300; ++i) chip.run(sum, kHostThread);
+  record->keep();
+  EXPECT_EQ(testing_support::problem_of(base::Code::E1008, [&] { flights(); }).got, "0 bytes");
+}
+
 TEST_F(FlightTest, WhatIsNoRecordIsRefused) {
   EXPECT_EQ(testing_support::problem_of(base::Code::E1206, [&] { flights(); }).got, "no flight record");
   base::make_folder(folder_ / kFlightFolder);

@@ -73,6 +73,7 @@ std::vector<CountedWord> count_words(const WordSources& from) {
   const std::vector<TextUnit> units = list_units(files, kUnitBytes);
   const int64_t total = std::accumulate(units.begin(), units.end(), int64_t{0},
                                         [](int64_t sum, const TextUnit& unit) { return sum + unit.bytes(); });
+  const uint64_t fingerprint = fingerprint_of_files(files);
   base::ThreadPool pool(from.threads);
   std::vector<WordCounter> counters(static_cast<size_t>(pool.size()));
   std::vector<std::exception_ptr> failures(units.size());
@@ -90,6 +91,7 @@ std::vector<CountedWord> count_words(const WordSources& from) {
   });
   for (const std::exception_ptr& failure : failures)
     if (failure) std::rethrow_exception(failure);
+  require_fingerprint(files, fingerprint);
   return merged(counters);
 }
 

@@ -28,8 +28,9 @@ std::string loader_words() {
 }
 
 const PJRT_Api* function_table(const std::filesystem::path& file) {
-  if (const base::Decision whole = is_whole_elf_file(base::MappedFile(file).bytes()); !whole)
-    not_a_plugin(file, whole.reason());
+  const base::MappedFile mapped(file);
+  const base::Decision whole = mapped.read_unchanged([&] { return is_whole_elf_file(mapped.bytes()); });
+  if (!whole) not_a_plugin(file, whole.reason());
   // XLA logs every small thing at level 0 unless it is told; a level the user has set stays.
   ::setenv("TF_CPP_MIN_LOG_LEVEL", "1", /*overwrite=*/0);
   // Local, because plugins carry their own copies of the same libraries; now, so that a missing symbol is found here.

@@ -58,20 +58,18 @@ class StagingFolder {
   const fs::path& path() const { return path_; }
 
  private:
-  void remove() const {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
+  void remove() const { base::remove_tree(path_); }
   fs::path path_;
 };
 
 int64_t bytes_in(const fs::path& folder) {
   int64_t bytes = 0;
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    std::error_code gone;  // pip moves its files while we look
-    const auto size = entry->is_regular_file(gone) ? entry->file_size(gone) : 0;
-    if (!gone) bytes += static_cast<int64_t>(size);
+  for (const fs::path& entry : base::read_folder(folder).entries) {
+    std::error_code error;  // pip moves its files while we look
+    const fs::file_type type = fs::symlink_status(entry, error).type();
+    if (type == fs::file_type::directory) bytes += bytes_in(entry);
+    const auto size = type == fs::file_type::regular ? fs::file_size(entry, error) : 0;
+    if (!error) bytes += static_cast<int64_t>(size);
   }
   return bytes;
 }

@@ -94,15 +94,16 @@ std::string plugin_identity(PluginKind kind, const std::filesystem::path& named)
 
 std::string library_id(const std::filesystem::path& file) {
   const base::MappedFile mapped(file);
-  const FileBytes bytes = mapped.bytes();
-  if (const auto id = build_id(bytes)) return *id;
-  return base::hash_text(base::hash_of(bytes));
+  return mapped.read_unchanged([bytes = mapped.bytes()]() -> std::string {
+    if (const auto id = build_id(bytes)) return *id;
+    return base::hash_text(base::hash_of(bytes));
+  });
 }
 
 std::string library_hash(const std::filesystem::path& file) {
   const base::MappedFile mapped(file);
-  const FileBytes bytes = mapped.bytes();
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  const XXH128_hash_t hash =
+      mapped.read_unchanged([bytes = mapped.bytes()] { return XXH3_128bits(bytes.data(), bytes.size()); });
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 

@@ -11,6 +11,7 @@
 #include "megacpp/base/environment.h"
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/base/path.h"
 #include "megacpp/base/suggest.h"
 #include "megacpp/recipe/plugin_name.h"
 
@@ -75,10 +76,8 @@ std::vector<std::string> split_path_list(const std::string& text) {
 /// python3.9. A folder that cannot be read has none.
 std::vector<fs::path> folders_with_prefix(const fs::path& parent, std::string_view prefix) {
   std::vector<fs::path> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(parent, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().filename().string().starts_with(prefix)) found.push_back(entry->path());
-  }
+  for (const fs::path& entry : base::read_folder(parent).entries)
+    if (entry.filename().string().starts_with(prefix)) found.push_back(entry);
   std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) {
     const std::string left = a.filename().string(), right = b.filename().string();
     return left.size() != right.size() ? left.size() > right.size() : left > right;
