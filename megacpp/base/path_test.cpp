@@ -2,7 +2,6 @@
 #include "megacpp/base/path.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <cstdlib>
 #include <new>
@@ -12,6 +11,7 @@
 
 #include "megacpp/base/file.h"
 #include "tests/support/errors.h"
+#include "tests/support/no_memory.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::base {
@@ -80,12 +80,8 @@ TEST_F(PathTest, MemoryThatRunsOutWhileAFolderIsListedIsAnExceptionAndNotTheEnd)
   for (int i = 0; i < 3000; ++i)
     std::filesystem::create_symlink("nothing", folder_ / "many" / (std::string(200, 'x') + std::to_string(i)));
   const auto list_without_room = [&] {
-    constexpr size_t kRoom = 100'000;  // enough to begin with
-    const rlimit limit = {.rlim_cur = 1, .rlim_max = RLIM_INFINITY};
-    void* const room = std::malloc(kRoom);
-    ::setrlimit(RLIMIT_AS, &limit);
-    for (size_t bytes = kRoom; bytes >= 16; bytes /= 2)
-      while (auto* const block = static_cast<volatile char*>(std::malloc(bytes))) *block = 0;  // all there is
+    void* const room = std::malloc(100'000);  // enough to begin with
+    testing_support::leave_no_memory();
     std::free(room);
     try {
       read_folder(folder_ / "many");

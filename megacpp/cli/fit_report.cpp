@@ -196,7 +196,8 @@ Json found_json(const Found& one, const ShownMemory& memory) {
           {"axes", to_json(one.islands)},
           {"crossings", to_json(one.crossings)},
           {"estimated_bytes", one.quick_estimate.bytes},
-          {"estimated_seconds", one.quick_estimate.seconds}};
+          {"estimated_seconds", one.quick_estimate.seconds},
+          {"planned_once", one.planned_from ? Json(to_text(*one.planned_from)) : Json()}};
 }
 
 std::string bytes_or_dash(const std::optional<int64_t>& bytes) { return bytes ? std::to_string(*bytes) : "-"; }
@@ -384,6 +385,7 @@ std::string fit_text(const FitAnswer& answer, size_t top) {
       search.variants, search.found.size(), answer.seconds);
   const bool is_too_large = !search.may_fit() && answer.verdict() == fit::FitVerdict::does_not_fit;
   if (is_too_large) text += lacking_text(answer.slice, search.found.front());
+  if (const auto& once = search.found.front().planned_from) text += to_text(*once) + "\n";
   text += left_out_text(search);
   text += search.is_complete() ? "everything that may fit was compiled: the fastest is the best there is\n"
                                : fmt::format(

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "megacpp/base/error.h"
+#include "megacpp/base/spare_memory.h"
 #include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/runtime/blas_kernels.h"
@@ -66,6 +67,6 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // so is a file that may not grow
   megacpp::base::handle_stop_signals();
-  std::set_new_handler(nullptr);  // from here on it is caught
+  megacpp::base::keep_spare_memory();  // from here on it is caught
   return megacpp::cli::run(argc, argv);
 }

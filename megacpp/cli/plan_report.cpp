@@ -107,7 +107,7 @@ std::string verdict_text(const PlanReport& report) {
   const fit::FitVerdict verdict = fit.verdict();
   const int64_t free = worst.free_bytes().value();
   std::string text = fmt::format("{}: {} at {} needs {} of {}, {} {}", fit::fit_verdict_name(verdict), worst.place,
-                                 worst.where, fit::needed_text(worst), human_bytes(worst.limit.value()),
+                                 worst.where, fit::needed_text(worst), fit::limit_text(worst),
                                  human_bytes(std::abs(free)), free < 0 ? "too much" : "free");
   if (verdict == fit::FitVerdict::close)
     text += fmt::format("; the limit is within what a compiler may reserve: {}", fit::deciding_command(report.slice));

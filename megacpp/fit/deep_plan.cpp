@@ -10,6 +10,7 @@
 
 #include "megacpp/compile/state_table.h"
 #include "megacpp/fit/deep_memory.h"
+#include "megacpp/fit/deep_tables.h"
 #include "megacpp/fit/estimate.h"
 
 namespace megacpp::fit {
@@ -100,7 +101,8 @@ constexpr std::array kReservedTerms = {
     &ReservedBytes::backward,          &ReservedBytes::update,         &ReservedBytes::uncertain,
     &ReservedBytes::uncertain_in_both, &ReservedBytes::largest};
 
-/// Each term; which of them are alive at once is found for the whole model.
+/// Each term but arguments, whose padding is known for any depth; which of them are alive at once is found for the
+/// whole model.
 ReservedBytes deep_reserved(const ShallowDepths& depths, const std::array<ReservedBytes, 3>& reserved) {
   ReservedBytes terms = reserved[2];
   for (int64_t ReservedBytes::*const bytes : kReservedTerms)
@@ -166,7 +168,9 @@ bool add_estimates(const recipe::Recipe& recipe, const Assumptions& assumptions,
   }
   if (!is_reserved) return true;
   if (!is_on_line(depths, reserved)) return false;
-  plan.reserved = with_gaps_and_code(deep_reserved(depths, reserved), recipe, plan.compiled.stages[0].memory, device);
+  ReservedBytes terms = deep_reserved(depths, reserved);
+  terms.arguments = deep_argument_bytes(plan.shallow, 0, device).total();
+  plan.reserved = with_gaps_and_code(terms, recipe, plan.compiled.stages[0].memory, device);
   return true;
 }
 

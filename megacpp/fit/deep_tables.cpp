@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -124,15 +125,22 @@ int64_t deep_weight_copy_bytes(const ShallowPlans& shallow, size_t stage) {
 }
 
 ArgumentBytes deep_argument_bytes(const ShallowPlans& shallow, size_t stage, const hw::Chip& device) {
-  const auto at = [&](size_t i) {
-    const ShallowPlan& plan = shallow.plans[i];
-    return argument_bytes(plan.compiled.stages[stage].memory, plan.recipe, device);
+  const auto memory_at = [&](size_t i) -> const memory::MemoryPlan& {
+    return shallow.plans[i].compiled.stages[stage].memory;
   };
-  const ArgumentBytes middle = at(1);
-  ArgumentBytes bytes = at(2);
+  const std::map<std::string, int64_t> middle = argument_members(memory_at(1), shallow.plans[1].recipe);
+  std::map<std::string, int64_t> members = argument_members(memory_at(2), shallow.plans[2].recipe);
+  const auto have_same_names =
+      std::ranges::equal(middle, members, [](const auto& a, const auto& b) { return a.first == b.first; });
+  ArgumentBytes bytes = argument_bytes(memory_at(2), shallow.plans[2].recipe, device);
+  if (have_same_names) {  // in loops: stacks of more blocks
+    for (auto& [name, count] : members) count = shallow.depths.extended(middle.at(name), count);
+    return argument_bytes(memory_at(2), shallow.plans[2].recipe, device, members);
+  }
+  const ArgumentBytes before = argument_bytes(memory_at(1), shallow.plans[1].recipe, device);
   for (int64_t ArgumentBytes::*const part :
        {&ArgumentBytes::weights, &ArgumentBytes::optimizer, &ArgumentBytes::batch, &ArgumentBytes::padding})
-    bytes.*part = shallow.depths.extended(middle.*part, bytes.*part);
+    bytes.*part = shallow.depths.extended(before.*part, bytes.*part);
   return bytes;
 }
 

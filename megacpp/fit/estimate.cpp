@@ -211,9 +211,10 @@ Estimate with_recompute(const recipe::Recipe& recipe, const Assumptions& assumpt
   Estimate best = std::move(ends.best);
   if (!goal.is_enough(best) && ends.full_needs_least) return goal.is_better(best, estimate) ? best : estimate;
   const FitVerdict reachable = std::max(goal.reach, best.fit.verdict());
-  if (!assumptions.says_why && !goal.is_met(estimate, reachable))
-    return bisected(levels_from(recompute, goal.need_of(estimate)), std::move(estimate), std::move(best), reachable,
-                    assumptions, goal);
+  if (!assumptions.says_why && !goal.is_met(estimate, reachable)) {
+    std::vector<AutoRecompute> levels = levels_from(recompute, goal.need_of(estimate));
+    return bisected(std::move(levels), std::move(estimate), std::move(best), reachable, assumptions, goal);
+  }
   while (!goal.is_met(estimate, reachable)) {
     const AutoRecompute::Need need = goal.need_of(estimate);
     if (goal.is_better(estimate, best)) best = std::move(estimate);

@@ -101,5 +101,29 @@ TEST(EstimateTest, WhatTheRecipeSaysOfLoopsStays) {
   EXPECT_EQ(estimate.fit.verdict(), FitVerdict::does_not_fit);
 }
 
+// Of every limit between what no recompute and what full recompute needs.
+TEST(EstimateTest, WithoutReasonsTheSameRecomputeIsFoundByBisection) {
+  const std::string automatic = "train.recompute=auto";
+  const auto needed = [](const std::string& level) {
+    return make_estimate(testing_support::test_recipe({"train.recompute=" + level}),
+                         testing_support::test_assumptions("host:1"))
+        .fit.worst()
+        .needed();
+  };
+  const int64_t most = needed("none"), least = needed("full");
+  ASSERT_GT(most, least);
+  for (int part = 0; part <= 8; ++part) {
+    Assumptions assumptions = testing_support::test_assumptions("host:1", least + (most - least) * part / 8);
+    const Estimate walked = make_estimate(testing_support::test_recipe({automatic}), assumptions);
+    assumptions.says_why = false;
+    for (const int threads : {1, 2}) {
+      assumptions.threads = threads;
+      const Estimate found = make_estimate(testing_support::test_recipe({automatic}), assumptions);
+      EXPECT_EQ(found.recipe, walked.recipe) << part;
+      EXPECT_EQ(found.fit.worst().needed(), walked.fit.worst().needed()) << part;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace megacpp::fit

@@ -177,6 +177,11 @@ std::string needed_text(const ChipGroup& group) {
   return fmt::format("{} ({})", human_bytes(group.needed()), range);
 }
 
+std::string limit_text(const ChipGroup& group) {
+  if (group.shares_machine && !group.may_fit()) return memory::human_bytes(group.machine_bytes) + " of this machine";
+  return memory::human_bytes(group.limit.value());
+}
+
 std::string deciding_command(const hw::Slice& slice) {
   const bool is_tpu = slice.chip.kind == hw::ChipKind::tpu;
   return "megacpp compile with --backend xla " + (is_tpu ? "--target " + slice.name : "where " + slice.name + " is") +

@@ -105,6 +105,9 @@ struct FitReport {
 
 /// "1.20 GiB", "1.20 GiB (0.96 GiB to 1.50 GiB)" where a compiler places buffers itself.
 std::string needed_text(const ChipGroup& group);
+/// "31.24 GiB"; where chips that share a machine do not fit "23.54 GiB of this machine": what the others leave of it
+/// may be nothing. A limit must be known.
+std::string limit_text(const ChipGroup& group);
 /// What decides about something close on the hardware of that name: "megacpp compile with --backend xla .. decides".
 std::string deciding_command(const hw::Slice& slice);
 

@@ -97,6 +97,26 @@ int64_t* part_of(ArgumentBytes& sum, ir::Role role) {
   }
 }
 
+/// An argument: one of its tensors, and how many it has.
+struct ArgumentStack {
+  const memory::StateSlot* one = nullptr;
+  int64_t members = 0;
+};
+
+std::map<std::string, ArgumentStack> stacks_of(const memory::MemoryPlan& plan, const recipe::Recipe& recipe) {
+  ArgumentBytes parts;
+  const StackedBlocks blocks(recipe);
+  std::map<std::string, ArgumentStack> stacks;
+  for (const memory::StateSlot& slot : plan.state)
+    if (part_of(parts, slot.role) != nullptr && slot.space == memory::Space::device) {
+      auto& [one, members] = stacks[blocks.argument_of(slot)];
+      MEGACPP_CHECK(one == nullptr || one->type == slot.type) << slot.name << " is unlike its stack";
+      one = &slot;
+      ++members;
+    }
+  return stacks;
+}
+
 }  // namespace
 
 int64_t StoredParameter::state_bytes() const {
@@ -116,23 +136,23 @@ std::vector<StoredParameter> stored_parameters(const compile::Compiled& compiled
   return rows;
 }
 
-ArgumentBytes argument_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, const hw::Chip& device) {
+std::map<std::string, int64_t> argument_members(const memory::MemoryPlan& plan, const recipe::Recipe& recipe) {
+  std::map<std::string, int64_t> members;
+  for (const auto& [name, stack] : stacks_of(plan, recipe)) members[name] = stack.members;
+  return members;
+}
+
+ArgumentBytes argument_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, const hw::Chip& device,
+                             const std::map<std::string, int64_t>& members) {
   ArgumentBytes sum;
-  const StackedBlocks blocks(recipe);
-  std::map<std::string, std::pair<const memory::StateSlot*, int64_t>> arguments;  // one of a stack, and how many
-  for (const memory::StateSlot& slot : plan.state)
-    if (part_of(sum, slot.role) != nullptr && slot.space == memory::Space::device) {
-      auto& [member, count] = arguments[blocks.argument_of(slot)];
-      MEGACPP_CHECK(member == nullptr || member->type == slot.type) << slot.name << " is unlike its stack";
-      member = &slot;
-      ++count;
-    }
-  for (const auto& [name, argument] : arguments) {
-    const memory::StateSlot& slot = *argument.first;
-    const int64_t members = is_micro_batch(slot) ? recipe.train.micro_steps : argument.second;
-    const int64_t bytes = hw::argument_bytes(device, ir::dtype_name(slot.type.dtype), argument_shape(slot, members));
+  for (const auto& [name, stack] : stacks_of(plan, recipe)) {
+    const memory::StateSlot& slot = *stack.one;
+    const auto given = members.find(name);
+    const int64_t of_blocks = given == members.end() ? stack.members : given->second;
+    const int64_t count = is_micro_batch(slot) ? recipe.train.micro_steps : of_blocks;
+    const int64_t bytes = hw::argument_bytes(device, ir::dtype_name(slot.type.dtype), argument_shape(slot, count));
     *part_of(sum, slot.role) += bytes;
-    sum.padding += bytes - members * slot.type.bytes();
+    sum.padding += bytes - count * slot.type.bytes();
   }
   return sum;
 }

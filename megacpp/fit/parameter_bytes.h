@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,10 @@ struct ArgumentBytes {
 
   int64_t total() const { return weights + optimizer + batch; }
 };
-ArgumentBytes argument_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, const hw::Chip& device);
+/// `members` are those of arguments, by name, that hold more tensors than the plan has.
+ArgumentBytes argument_bytes(const memory::MemoryPlan& plan, const recipe::Recipe& recipe, const hw::Chip& device,
+                             const std::map<std::string, int64_t>& members = {});
+/// How many tensors each argument holds, by its name.
+std::map<std::string, int64_t> argument_members(const memory::MemoryPlan& plan, const recipe::Recipe& recipe);
 
 }  // namespace megacpp::fit

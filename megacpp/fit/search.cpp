@@ -558,7 +558,8 @@ Found compile_candidate(const Recipe& requested, const plan::Changes& changes, c
           .regime = regime,
           .roles = memory::bytes_by_role(worst),
           .islands = std::move(islands),
-          .crossings = std::move(crossings)};
+          .crossings = std::move(crossings),
+          .planned_from = estimate.shallow ? std::optional(estimate.shallow->depths) : std::nullopt};
 }
 
 std::vector<size_t> pareto_front(std::span<const FrontPoint> points) {

@@ -36,10 +36,11 @@ struct Found {
   FitReport fit;
   StepTime time;
   Regime regime;
-  std::vector<memory::RoleBytes> roles;  // of the worst chip, most first
-  std::vector<AxisIsland> islands = {};  // the link under each axis
-  std::vector<Crossing> crossings = {};  // axes that belong inside the fast domain and leave it
-  QuickEstimate quick_estimate = {};     // what was expected of it
+  std::vector<memory::RoleBytes> roles;            // of the worst chip, most first
+  std::vector<AxisIsland> islands = {};            // the link under each axis
+  std::vector<Crossing> crossings = {};            // axes that belong inside the fast domain and leave it
+  QuickEstimate quick_estimate = {};               // what was expected of it
+  std::optional<ShallowDepths> planned_from = {};  // where blocks that repeat were planned once
 
   double tokens_per_second() const;
   int64_t needed() const { return fit.worst().needed(); }

@@ -267,7 +267,7 @@ void Launch::fit_by_estimate() {
           ? fmt::format("{} needs {} of {} for state and the snapshot of checkpoints",
                         fit.host_name.empty() ? "its host" : "host " + fit.host_name, human_bytes(fit.host_needed()),
                         human_bytes(fit.host_limit.value_or(0)))
-          : fmt::format("{} needs {} of {}", worst.place, human_bytes(worst.needed()), human_bytes(*worst.limit));
+          : fmt::format("{} needs {} of {}", worst.place, human_bytes(worst.needed()), fit::limit_text(worst));
   log_({"ladder", fmt::format("{} ({}): {}: going down, every rung by estimate first", recipe().name,
                               recipe().model.pattern, need)});
   go_down(failure, {});

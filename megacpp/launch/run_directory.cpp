@@ -52,7 +52,8 @@ void require_run(const std::filesystem::path& folder) {
               {.where = checkpoint.string(),
                .got = fmt::format("no {}, which every checkpoint of a run has", checkpoint::kManifestFile),
                .wanted = "a checkpoint as it was written",
-               .next = older ? fmt::format("put the file back, or go back to the one before: {}", older->string())
+               .next = older ? fmt::format("put the file back, or go on from the one before: megacpp train --resume {}",
+                                           older->string())
                              : "put the file back; the run has no other checkpoint"});
 }
 
@@ -261,6 +262,7 @@ FoundCheckpoint find_resume_point(const std::string& named) {
 std::filesystem::path find_run(const std::string& named) {
   const std::filesystem::path run = path_named(named);
   require_run(run);
+  if (const IdleRun looked(run); looked.is_idle()) remove_temporaries(run);
   return run;
 }
 

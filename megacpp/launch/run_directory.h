@@ -89,6 +89,7 @@ FoundCheckpoint find_resume_point(const std::string& named);
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
 
 /// The run that a user names: its directory, or "latest" for the one that was started last. E1206 where there is none.
+/// Files that a killed process had begun are removed from it.
 std::filesystem::path find_run(const std::string& named);
 
 /// E1206 where the folder holds a run or a sweep: a new run takes no other's place.

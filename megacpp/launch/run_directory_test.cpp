@@ -163,6 +163,10 @@ TEST_F(RunDirectoryTest, WhatAKilledProcessLeftIsRemovedByTheNextThatLooks) {
   leave();
   find_checkpoint((folder_ / "run").string());
   expect_gone();
+  for (const char* name : {"log.jsonl.tmp123", "plan.json.tmp1"})
+    base::write_file_atomically(folder_ / "run" / name, "");
+  find_run((folder_ / "run").string());
+  expect_gone();
   leave();
   {
     const RunDirectory directory = RunDirectory::open(folder_ / "run");

@@ -224,7 +224,6 @@ class Attempt {
       window_.begin_steps();
     else
       end_step();
-    if (options_.directory != nullptr) options_.directory->require_in_place();
     return agree_to_stop();
   }
 
@@ -241,6 +240,7 @@ class Attempt {
   }
 
   bool agree_to_stop() {
+    if (options_.directory != nullptr) options_.directory->require_in_place();
     const bool stop_here = options_.should_stop && options_.should_stop();
     const Status all = launch_.agreement().agree_status(stop_here ? Status::stop_requested : Status::going_on);
     require_going_on(all);

@@ -42,7 +42,14 @@ TEST(AnswersTest, Compiling) {
   EXPECT_EQ(answers_of(clean_receipt()).compile,
             "Compiling: own passes alone. Amortised: the figures are of 134 steps after 15 of warm-up, 10.13 ms each; "
             "the first took 500.00 ms.");
-  EXPECT_EQ(answers_with([](Receipt& r) { r.times.steady.reset(); }).compile,
+  EXPECT_EQ(
+      answers_with([](Receipt& r) { r.times.steady.reset(); }).compile,
+      "Compiling: own passes alone. Cold: the first step took 500.00 ms, and the times of those that followed are "
+      "not known.");
+  EXPECT_EQ(answers_with([](Receipt& r) {
+              r.times.steady.reset();
+              r.ending.steps = r.times.first->steps + r.times.warm_up->steps;
+            }).compile,
             "Compiling: own passes alone. Cold: the first step took 500.00 ms, and no steady one followed.");
   EXPECT_EQ(
       answers_with([](Receipt& r) {
@@ -51,7 +58,13 @@ TEST(AnswersTest, Compiling) {
       }).compile,
       "Compiling: not known. Amortised: the figures are of 134 steps after 0 of warm-up, 10.13 ms each; the first "
       "took 500.00 ms.");
-  EXPECT_EQ(answers_with([](Receipt& r) { r.times.first.reset(); }).compile, "Neither: no step was made.");
+  EXPECT_EQ(answers_with([](Receipt& r) { r.times.first.reset(); }).compile,
+            "Not known: the log has no times of steps.");
+  EXPECT_EQ(answers_with([](Receipt& r) {
+              r.times.first.reset();
+              r.ending.steps = 0;
+            }).compile,
+            "Neither: no step was made.");
 }
 
 TEST(AnswersTest, Workload) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/base/counted.h"
+#include "megacpp/base/spare_memory.h"
 #include "megacpp/base/stopwatch.h"
 #include "megacpp/compile/state_table.h"
 #include "megacpp/memory/out_of_memory.h"
@@ -21,8 +22,6 @@
 
 namespace megacpp::train {
 namespace {
-
-constexpr size_t kSpareBytes = size_t{1} << 20;
 
 int64_t saved_bytes(const SavedPart& part) { return part.box.elements() * ir::dtype_bytes(part.tensor->whole.dtype); }
 
@@ -145,7 +144,6 @@ void StateSaver::save(int64_t step) {
 // Where the system gives no thread, the step waits for the disk.
 void StateSaver::start_writing(int64_t step) {
   try {
-    if (!spare_) spare_.emplace(kSpareBytes);
     writer_ = std::thread([this, step] { write(step); });
     return;
   } catch (const std::system_error&) {
@@ -211,9 +209,9 @@ void StateSaver::try_to_write(int64_t step) {
   if (!error_ && writes_manifest()) prune();
 }
 
-// What was begun is removed once more: without memory that may have failed as well.
+// What was begun is removed once more: without memory that may have failed as well. The spare memory, if any, was given
+// back when it ran out.
 void StateSaver::give_up_without_memory(int64_t step) {
-  spare_.reset();
   try {
     if (writes_manifest()) options_.store.discard(step);
     const std::string got = "the system refused an allocation";
@@ -229,6 +227,7 @@ void StateSaver::give_up_without_memory(int64_t step) {
     outcome_.clear();
     error_ = std::current_exception();
   }
+  base::refill_spare_memory();
 }
 
 bool StateSaver::writes_manifest() const {

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -97,10 +96,9 @@ class StateSaver {
   std::vector<checkpoint::PieceBytes> pieces_;  // of the snapshot, in the order of parts_
   std::vector<std::byte> padded_;               // a chip's part with padding, on its way
   std::thread writer_;
-  std::optional<base::ReservedMemory> spare_;  // given back where memory runs out, to say so
-  std::string outcome_;                        // the writer's, until it is joined
-  std::exception_ptr error_;                   // of the last save
-  bool is_over_ = false;                       // that of the processes that save together
+  std::string outcome_;       // the writer's, until it is joined
+  std::exception_ptr error_;  // of the last save
+  bool is_over_ = false;      // that of the processes that save together
   double blocked_seconds_ = 0;
   int64_t saves_ = 0;
 };

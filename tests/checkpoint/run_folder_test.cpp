@@ -40,6 +40,12 @@ using testing_support::run_command;
 using testing_support::TemporaryFolder;
 using testing_support::tiny_train;
 
+// Until the run has saved its first checkpoint.
+void wait_for_checkpoint(const std::filesystem::path& run) {
+  for (int i = 0; i < 30'000 && !std::filesystem::exists(run / "checkpoints" / "latest"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
 TEST(RunFolderTest, ARunLeavesItsRecipePlanLogAndCheckpoints) {
   const TemporaryFolder folder;
   const CommandResult result = run_command(tiny_train(folder / "run", {}, {"--json"}));
@@ -179,8 +185,7 @@ TEST(RunFolderTest, TwoRunsInOneDirectoryAreKeptApart) {
   const std::filesystem::path run = folder / "run";
   CommandResult second{}, resumed{};
   const auto intrude = [&](pid_t pid) {
-    for (int i = 0; i < 30'000 && !std::filesystem::exists(run / "checkpoints" / "latest"); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    wait_for_checkpoint(run);
     second = run_command(tiny_train(run, {}));
     resumed = run_command({"train", "--resume", run.string()});
     ::kill(pid, SIGTERM);
@@ -195,6 +200,52 @@ TEST(RunFolderTest, TwoRunsInOneDirectoryAreKeptApart) {
   const std::vector<std::pair<int64_t, double>> losses = losses_of(run);
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(losses[i].first, static_cast<int64_t>(i));
   EXPECT_TRUE(has(base::read_file(run / "recipe.yaml"), "steps: 100000"));
+  EXPECT_EQ(run_command({"checkpoint", "verify", run.string()}).status, 0);
+}
+
+TEST(RunFolderTest, ARunWhoseDirectoryIsMovedEndsAndGoesOnThere) {
+  const TemporaryFolder folder;
+  const std::filesystem::path run = folder / "run", moved = folder / "moved";
+  const testing_support::Ending ending =
+      testing_support::run_child({.words = tiny_train(run, {"train.steps=100000"}), .once_started = [&](pid_t) {
+                                    wait_for_checkpoint(run);
+                                    std::filesystem::rename(run, moved);
+                                  }});
+  EXPECT_EQ(ending.status, 1) << ending.err;
+  EXPECT_TRUE(has(ending.err, "error E3001")) << ending.err;
+  EXPECT_TRUE(has(ending.err, "megacpp train --resume " + moved.string())) << ending.err;
+  EXPECT_FALSE(std::filesystem::exists(run));
+  const auto steps = std::to_string(losses_of(moved).size() + 1);
+  EXPECT_EQ(run_command({"train", "--resume", moved.string(), "--set", "train.steps=" + steps}).status, 0);
+}
+
+TEST(RunFolderTest, ARunWhoseDatasetIsShortenedEndsWithItsName) {
+  const TemporaryFolder folder;
+  const std::string data = (folder / "data").string();
+  ASSERT_EQ(run_command({"data", "tokenize", std::string(MEGACPP_SOURCE_DIR) + "/docs", "--out", data}).status, 0);
+  const testing_support::Ending ending = testing_support::run_child(
+      {.words = tiny_train(folder / "run", {"train.steps=100000", "data.blend=[" + data + "]"}),
+       .once_started = [&](pid_t) {
+         wait_for_checkpoint(folder / "run");
+         std::filesystem::resize_file(data + ".bin", 100);
+       }});
+  EXPECT_EQ(ending.status, 2) << ending.err;
+  EXPECT_TRUE(has(ending.err, "error E1008") && has(ending.err, data + ".bin")) << ending.err;
+}
+
+TEST(RunFolderTest, ANewestCheckpointWithoutItsManifestIsNamedAndNotPassedOver) {
+  const TemporaryFolder folder;
+  const std::filesystem::path run = folder / "run";
+  ASSERT_EQ(run_command(tiny_train(run, {})).status, 0);
+  std::filesystem::remove(run / "checkpoints" / "step-00000006" / "manifest.json");
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"checkpoint", "verify", run.string()},
+                                                {"train", "--resume", run.string(), "--set", "train.steps=8"}}) {
+    const CommandResult result = run_command(words);
+    EXPECT_EQ(result.status, 2) << result.out;
+    EXPECT_TRUE(has(result.err, "error E1204") && has(result.err, "step-00000006")) << result.err;
+  }
+  const std::string before = (run / "checkpoints" / "step-00000004").string();
+  EXPECT_EQ(run_command({"train", "--resume", before, "--set", "train.steps=5"}).status, 0);
   EXPECT_EQ(run_command({"checkpoint", "verify", run.string()}).status, 0);
 }
 

@@ -11,8 +11,12 @@ std::atomic<int64_t> allocations{0};
 
 void* counted_allocation(std::size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
+  for (;;) {
+    if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
 }
 
 }  // namespace

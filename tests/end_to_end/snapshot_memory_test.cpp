@@ -2,26 +2,25 @@
 // A host that has too little memory for the snapshot of checkpoints says so when step 0 has ended, while the ladder can
 // still answer, and not at the first save.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/path.h"
+#include "megacpp/base/spare_memory.h"
 #include "megacpp/checkpoint/store.h"
 #include "megacpp/compile/state_table.h"
 #include "megacpp/launch/training.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/train/state_saver.h"
 #include "tests/end_to_end/training_run.h"
+#include "tests/support/no_memory.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp {
@@ -54,6 +53,7 @@ TEST(SnapshotMemoryTest, TooLittleIsAnErrorOfTheHostWithItsBytes) {
 // more.
 [[noreturn]] void save_without_memory() {
   int status = 1;
+  base::keep_spare_memory();
   {
     const TemporaryFolder folder;
     TrainingRun run({});
@@ -64,13 +64,7 @@ TEST(SnapshotMemoryTest, TooLittleIsAnErrorOfTheHostWithItsBytes) {
     train::StateSaver saver(run.compiled(), run.executable(), std::move(options));
     saver.save(1);
     saver.finish();
-    rlim_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    const rlimit as_it_is = {.rlim_cur = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)),
-                             .rlim_max = RLIM_INFINITY};
-    ::setrlimit(RLIMIT_AS, &as_it_is);
-    for (size_t bytes = size_t{1} << 24; bytes >= 16; bytes /= 2)
-      while (auto* const block = static_cast<volatile char*>(std::malloc(bytes))) *block = 0;  // all there is
+    testing_support::leave_no_memory(100);  // for a copy of the state, and not for a checkpoint
     try {
       saver.save(2);
       saver.finish();
