@@ -174,18 +174,6 @@ class ValueBuilder : public Json::json_sax_t {
   std::vector<Container> open_;
 };
 
-/// The library escapes control characters below U+0020 alone; those from U+007f to U+009f can only stand in strings.
-std::string with_escaped_controls(std::string text) {
-  constexpr char kDelete = 0x7f, kLead = static_cast<char>(0xc2);
-  const std::string kSought = {kDelete, kLead};
-  for (size_t at = text.find_first_of(kSought); at != std::string::npos; at = text.find_first_of(kSought, at + 1)) {
-    const bool is_delete = text[at] == kDelete;
-    const auto code = static_cast<uint8_t>(is_delete ? kDelete : text[at + 1]);
-    if (code < 0xa0) text.replace(at, is_delete ? 1 : 2, fmt::format("\\u{:04x}", code));
-  }
-  return text;
-}
-
 }  // namespace
 
 Json parse_json(std::string_view text, Code code, const std::string& where) {
@@ -207,7 +195,7 @@ Json parse_json(std::string_view text, Code code, const std::string& where) {
 }
 
 std::string to_text(const Json& value, int indent) {
-  return with_escaped_controls(value.dump(indent, ' ', false, Json::error_handler_t::replace));
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string json_quoted(std::string_view text) { return to_text(Json(std::string(text))); }

@@ -24,13 +24,6 @@ Problem refused(std::string_view text) {
   return {};
 }
 
-// A terminal takes some of these for the beginning of an escape sequence.
-TEST(JsonTest, ControlCharactersAreWrittenEscapedAndReadBack) {
-  const std::string text = "a\x1b\x7f\xc2\x9b\xc2\xa0\n";
-  EXPECT_EQ(json_quoted(text), "\"a\\u001b\\u007f\\u009b\xc2\xa0\\n\"");
-  EXPECT_EQ(*as_text(parse_json(json_quoted(text), Code::E1202, "text")), text);
-}
-
 TEST(JsonTest, TextRoundTripsWithOrderKept) {
   const std::string text = R"({"b":[1,-2.5,true,null],"a":{"x":"tab\t \"q\" \\"},"e":[],"o":{}})";
   EXPECT_EQ(to_text(parse(text)), text);

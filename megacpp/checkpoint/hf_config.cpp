@@ -34,13 +34,11 @@ HfModel import_class(const HfClass& cls, const base::Json& config, HfNaming nami
           .lone_block = cls.is_lone_block};
 }
 
-}  // namespace
-
-HfModel import_hf_config(const std::string& cls, const base::Json& config, HfNaming naming) {
+const HfClass& class_named(const std::string& cls) {
   std::vector<std::string> known;
   for (const HfClass& each : hf_classes()) {
     known.emplace_back(each.name);
-    if (cls == each.name) return import_class(each, config, naming);
+    if (cls == each.name) return each;
   }
   std::string wanted;
   for (const std::string& name : known) wanted += (wanted.empty() ? "" : ", ") + name;
@@ -50,11 +48,17 @@ HfModel import_hf_config(const std::string& cls, const base::Json& config, HfNam
                                   .next = base::did_you_mean(cls, known, "use a model of one of these classes")});
 }
 
+}  // namespace
+
+HfModel import_hf_config(const std::string& cls, const base::Json& config, HfNaming naming) {
+  return import_class(class_named(cls), config, naming);
+}
+
 std::string hf_class_of(const base::Json& config) {
   const HfFields fields(config, "config.json");
   const std::vector<std::string> classes = fields.texts("architectures");
   if (classes.size() != 1) fields.refuse("architectures", std::to_string(classes.size()) + " classes", "one class");
-  return classes.front();
+  return std::string(class_named(classes.front()).name);
 }
 
 }  // namespace megacpp::checkpoint

@@ -23,7 +23,7 @@ struct HfModel {
 
 HfModel import_hf_config(const std::string& cls, const base::Json& config, HfNaming naming = HfNaming::in_memory);
 
-/// The model class a config.json names in `architectures`.
+/// The model class that a config.json names in `architectures`. E1202 for one that is not known.
 std::string hf_class_of(const base::Json& config);
 
 }  // namespace megacpp::checkpoint

@@ -146,8 +146,9 @@ ImportedModel import_hf_folder(const std::filesystem::path& folder) {
 
 HfModel describe_hf_folder(const std::filesystem::path& folder) {
   const base::Json config = read_json(folder / kConfigFile, base::Code::E1202);
+  const std::string cls = hf_class_of(config);
   const std::map<std::string, ir::Shape> shapes = read_shapes(folder);
-  HfModel described = import_hf_config(hf_class_of(config), config, naming_of_all(shapes));
+  HfModel described = import_hf_config(cls, config, naming_of_all(shapes));
   require_tensors(described.names, shapes);
   return described;
 }

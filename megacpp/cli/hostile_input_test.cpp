@@ -266,7 +266,7 @@ TEST_F(HostileInputTest, ALayerThatWeightsDoNotHaveIsRefusedBeforeItIsPlanned) {
                                                                        .bytes = bytes}},
                                 {});
   const std::string recipe =
-      file("recipe.yaml", "name: small\ntrain: {batch: 1, sequence: 16, steps: 1, precision: f32}\n");
+      file("small.yaml", "name: small\ntrain: {batch: 1, sequence: 16, steps: 1, precision: f32}\n");
   const auto start = std::chrono::steady_clock::now();
   refused("E1203", {"train", recipe, "--from", folder_.path().string()});
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << "a plan of it takes minutes";

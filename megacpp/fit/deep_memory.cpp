@@ -90,9 +90,9 @@ struct ProgramAtDepths {
   std::array<memory::Buffers, 3> buffers;
 };
 
-/// A node of the deepest shallow plan.
+/// A node of the deepest shallow plan, and the same one in that before it.
 struct Moment {
-  size_t program = 0, node = 0;
+  size_t node = 0, node_before = 0;
   int64_t alive = 0;       // temporary bytes, there
   int64_t deep_alive = 0;  // in the model
 };
@@ -133,7 +133,7 @@ Peaks peaks_of(const ProgramAtDepths& program, const ShallowDepths& depths, cons
   for_each_same_node(program, [&](size_t first, size_t second, size_t third) {
     const int64_t a = alive[0][first], b = alive[1][second], c = alive[2][third];
     if (c - b != b - a) return;
-    const Moment moment{.node = third, .alive = c, .deep_alive = depths.extended(b, c)};
+    const Moment moment{.node = third, .node_before = second, .alive = c, .deep_alive = depths.extended(b, c)};
     if (moment.alive > peaks.shallow.alive) peaks.shallow = moment;
     if (moment.deep_alive > peaks.deep.deep_alive) peaks.deep = moment;
   });
@@ -204,18 +204,27 @@ std::vector<Run> runs_of(const compile::Compiled& compiled) {
   return all;
 }
 
-void add_contents(memory::Contents contents, const Stretch& stretch, memory::MemoryPlan& plan) {
-  int64_t bytes = 0;
+/// Bytes outside blocks that are as they are in `like`.
+int64_t bytes_like(const memory::Contents& contents, const memory::Item& like) {
+  const auto at = std::ranges::find_if(contents.items, [&like](const memory::Item& item) {
+    return item.role == like.role && item.letter == like.letter && item.block == like.block;
+  });
+  return at == contents.items.end() ? like.bytes : at->bytes;
+}
+
+/// What the two deepest shallow plans have at one moment: of blocks as often as the model has them, of all else, as of
+/// what a pipeline keeps for all blocks together, along its line.
+void add_contents(memory::Contents contents, const memory::Contents& before, const ShallowDepths& depths,
+                  const Stretch& stretch, memory::MemoryPlan& plan) {
   for (const memory::Item& item : contents.items) {
     const std::optional<int64_t> number = block_number(item.block);
-    if (!number) plan.items.push_back(item);
-    if (!number) bytes += item.bytes;
-    for (const int64_t deep : number ? stretch.numbers_of(*number) : std::vector<int64_t>()) {
+    if (!number)
+      plan.items.push_back({item.role, item.letter, item.block, depths.extended(bytes_like(before, item), item.bytes)});
+    for (const int64_t deep : number ? stretch.numbers_of(*number) : std::vector<int64_t>())
       plan.items.push_back({item.role, item.letter, block_name(deep), item.bytes});
-      bytes += item.bytes;
-    }
   }
-  plan.padding_bytes = plan.total_bytes - bytes;
+  plan.padding_bytes = plan.total_bytes;
+  for (const memory::Item& item : plan.items) plan.padding_bytes -= item.bytes;
   for (memory::Allocation& allocation : contents.largest) {
     allocation.scope = stretch.renumbered(allocation.scope);
     allocation.what = stretch.renumbered(allocation.what);
@@ -255,14 +264,16 @@ class DeepMemory {
       plan.total_bytes = total;
       plan.peak_program = stages_[2]->programs[p].graph.name();
       peak = peaks.deep;
-      peak->program = p;
+      before_ = std::move(program.buffers[1]);
       buffers_ = std::move(program.buffers[2]);
     }
     if (!peak) return std::nullopt;
     const std::vector<Run> runs = runs_of(shallow_.plans[2].compiled);
     if (std::ssize(runs) != shallow_.depths.parts) return std::nullopt;
-    add_contents(memory::contents_at(last.state, buffers_, static_cast<uint32_t>(peak->node), target_),
-                 Stretch(runs, shallow_.depths), plan);
+    const auto node = [](size_t index) { return static_cast<uint32_t>(index); };
+    add_contents(memory::contents_at(last.state, buffers_, node(peak->node), target_),
+                 memory::contents_at(stages_[1]->memory.state, before_, node(peak->node_before), target_),
+                 shallow_.depths, Stretch(runs, shallow_.depths), plan);
     return plan.padding_bytes < 0 ? std::nullopt : std::optional(std::move(plan));
   }
 
@@ -305,7 +316,7 @@ class DeepMemory {
   const ShallowPlans& shallow_;
   const schedule::Target& target_;
   std::vector<const compile::StagePrograms*> stages_;  // of the three
-  memory::Buffers buffers_;                            // of the program with the peak, in the deepest
+  memory::Buffers before_, buffers_;                   // of the program with the peak, in the two deepest
 };
 
 }  // namespace

@@ -14,8 +14,8 @@
 namespace megacpp::fit {
 
 /// Of a chip of the stage, for the target they were compiled for: totals, items and largest allocations, without state,
-/// programs and offsets. State is exact, and so is what is alive at once; where buffers are placed the gaps between
-/// them take the same part of it as in the deepest of the shallow plans. Nothing where these are on no lines.
+/// programs and offsets. State is exact, and what is alive at once on its line; where buffers are placed the gaps
+/// between them take the same part of it as in the deepest of the shallow plans. Nothing where these are on no lines.
 std::optional<memory::MemoryPlan> deep_memory(const ShallowPlans& shallow, size_t stage,
                                               const schedule::Target& target);
 

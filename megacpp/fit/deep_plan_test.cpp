@@ -9,7 +9,6 @@
 #include <cmath>
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -62,15 +61,16 @@ double off(int64_t found, int64_t expected) { return off(static_cast<double>(fou
 void expect_same_memory(const memory::MemoryPlan& deep, const memory::MemoryPlan& whole) {
   EXPECT_EQ(deep.state_bytes, whole.state_bytes);
   EXPECT_EQ(deep.host_bytes, whole.host_bytes);
-  EXPECT_EQ(deep.lower_bound, whole.lower_bound);
   EXPECT_LE(off(deep.total_bytes, whole.total_bytes), kMostOffPeak) << deep.total_bytes << " " << whole.total_bytes;
   EXPECT_EQ(deep.peak_program, whole.peak_program);
-  // Of each block, as far as it is at the same moment.
-  std::map<std::tuple<ir::Role, std::string, std::string>, int64_t> items;
-  for (const memory::Item& item : whole.items) items[{item.role, item.letter, item.block}] += item.bytes;
-  for (const memory::Item& item : deep.items) items[{item.role, item.letter, item.block}] -= item.bytes;
-  for (const auto& [key, bytes] : items)
-    EXPECT_EQ(bytes, 0) << ir::role_name(std::get<0>(key)) << " of " << std::get<2>(key);
+  // What is alive at moments with as many bytes may be for other things.
+  std::map<ir::Role, int64_t> roles;
+  for (const memory::Item& item : whole.items) roles[item.role] += item.bytes;
+  for (const memory::Item& item : deep.items) roles[item.role] -= item.bytes;
+  for (const auto& [role, bytes] : roles)
+    EXPECT_LE(std::abs(static_cast<double>(bytes)), kMostOffPeak * static_cast<double>(whole.total_bytes))
+        << ir::role_name(role);
+  EXPECT_LE(off(deep.lower_bound, whole.lower_bound), kMostOffPeak);
 }
 
 void expect_same_time(const StepTime& deep, const StepTime& whole) {
@@ -177,7 +177,7 @@ TEST(DeepPlanTest, ThePeakMayBeElsewhereThanInShallowPlans) {
   const Both both = both_of({"h100:1", with(kDense, {"model.vocab=4096", "model.depth=240", "train.batch=1"})});
   ASSERT_TRUE(both.deep.shallow);
   const memory::MemoryPlan& deep = both.deep.worst_memory();
-  EXPECT_EQ(deep.lower_bound, both.whole.worst_memory().lower_bound);
+  EXPECT_LE(off(deep.lower_bound, both.whole.worst_memory().lower_bound), kMostOffPeak);
 }
 
 TEST(DeepPlanTest, AHundredThousandBlocksArePlannedAtOnce) {

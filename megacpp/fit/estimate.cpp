@@ -100,26 +100,6 @@ struct Goal {
   }
 };
 
-/// How far recompute goes: full for all letters or, where that is not enough, selective. Full mostly needs less, but
-/// what it makes again can be alive beside gradients that are in flight.
-struct Ends {
-  Estimate best;
-  bool full_needs_least = true;
-};
-Ends find_ends(const AutoRecompute& start, AutoRecompute::Need need, const Assumptions& assumptions, const Goal& goal) {
-  const auto with_all = [&](std::string_view level) {
-    AutoRecompute all = start;
-    all.raise_all(level, need);
-    return estimate_of(all, assumptions);
-  };
-  Ends ends{.best = with_all("full")};
-  if (goal.is_met(ends.best, goal.reach) || !start.can_raise("selective")) return ends;
-  Estimate selective = with_all("selective");
-  ends.full_needs_least = ends.best.fit.worst().needed() <= selective.fit.worst().needed();
-  if (goal.is_better(selective, ends.best)) ends.best = std::move(selective);
-  return ends;
-}
-
 /// Estimates of several, on as many threads as there may be.
 std::vector<Estimate> estimates_of(const std::vector<AutoRecompute>& levels, const Assumptions& assumptions) {
   std::vector<Estimate> estimates(levels.size());
@@ -136,6 +116,28 @@ std::vector<Estimate> estimates_of(const std::vector<AutoRecompute>& levels, con
   for (const std::exception_ptr& error : failed)
     if (error) std::rethrow_exception(error);
   return estimates;
+}
+
+/// How far recompute goes: full for all letters or, where that is not enough, selective. Full mostly needs less, but
+/// what it makes again can be alive beside gradients that are in flight.
+struct Ends {
+  Estimate best;
+  bool full_needs_least = true;
+};
+AutoRecompute with_all(AutoRecompute start, std::string_view level, AutoRecompute::Need need) {
+  start.raise_all(level, need);
+  return start;
+}
+
+/// `full` where it was estimated already.
+Ends find_ends(const AutoRecompute& start, AutoRecompute::Need need, std::optional<Estimate> full,
+               const Assumptions& assumptions, const Goal& goal) {
+  Ends ends{.best = full ? std::move(*full) : estimate_of(with_all(start, "full", need), assumptions)};
+  if (goal.is_met(ends.best, goal.reach) || !start.can_raise("selective")) return ends;
+  Estimate selective = estimate_of(with_all(start, "selective", need), assumptions);
+  ends.full_needs_least = ends.best.fit.worst().needed() <= selective.fit.worst().needed();
+  if (goal.is_better(selective, ends.best)) ends.best = std::move(selective);
+  return ends;
 }
 
 /// All levels from `start` to full for every letter.
@@ -178,6 +180,10 @@ Estimate bisected(std::vector<AutoRecompute> levels, Estimate none, Estimate bes
                               static_cast<double>(best.fit.worst().needed()), wanted_bytes_of(none, verdict));
   if (goal.is_better(none, best)) best = std::move(none);
   std::optional<Estimate> enough;
+  if (best.recipe == levels.back().recipe() && goal.is_met(best, verdict)) {
+    above = levels.size() - 1;
+    enough = best;
+  }
   while (above - below > 1) {
     next = std::clamp(next, below + 1, above - 1);
     std::vector<size_t> tried = {next};  // and, where the guess is good, the one that shows it
@@ -203,11 +209,18 @@ Estimate bisected(std::vector<AutoRecompute> levels, Estimate none, Estimate bes
 /// With as much recompute as the goal takes.
 Estimate with_recompute(const recipe::Recipe& recipe, const Assumptions& assumptions, const Goal& goal) {
   AutoRecompute recompute(recipe, assumptions);
-  Estimate estimate = estimate_of(recompute, assumptions);
+  std::vector<AutoRecompute> first = {recompute};
+  // Where another thread has nothing to do the far end is looked at too.
+  const bool is_idle = assumptions.threads > 1 && !assumptions.says_why;
+  if (is_idle && recompute.can_raise()) first.push_back(with_all(recompute, "full", AutoRecompute::Need::limit));
+  std::vector<Estimate> estimates = estimates_of(first, assumptions);
+  Estimate estimate = std::move(estimates[0]);
   if (goal.is_met(estimate, goal.reach) || !recompute.can_raise()) return estimate;
   if (estimate.fit.worst().may_fit() && !estimate.fit.fits_host()) return estimate;  // no level leaves a host more
   // What is out of reach is found by these, not by a plan for each level.
-  Ends ends = find_ends(recompute, goal.need_of(estimate), assumptions, goal);
+  std::optional<Estimate> full;
+  if (estimates.size() > 1) full = std::move(estimates[1]);
+  Ends ends = find_ends(recompute, goal.need_of(estimate), std::move(full), assumptions, goal);
   Estimate best = std::move(ends.best);
   if (!goal.is_enough(best) && ends.full_needs_least) return goal.is_better(best, estimate) ? best : estimate;
   const FitVerdict reachable = std::max(goal.reach, best.fit.verdict());

@@ -43,6 +43,11 @@ void add_bytes(std::vector<Field>& fields, const compile::Compiled& compiled) {
 
 }  // namespace
 
+void require_devices_of_backend(const recipe::Recipe& recipe) {
+  const runtime::Backend& backend = runtime::backend_named(recipe.backend);
+  if (backend.require_devices) backend.require_devices(recipe);
+}
+
 Agreement::Agreement(const recipe::Recipe& requested, ProcessOptions options)
     : options_(with_free_memory(std::move(options), requested)),
       world_options_{.chips = recipe::chips_of(requested.layout),

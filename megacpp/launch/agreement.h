@@ -29,6 +29,9 @@
 
 namespace megacpp::launch {
 
+/// As the backend itself says it (runtime::Backend::require_devices).
+void require_devices_of_backend(const recipe::Recipe& recipe);
+
 /// How this process works with the other processes of the run.
 struct ProcessOptions {
   collectives::Transport transport = collectives::inproc_transport();
@@ -38,6 +41,8 @@ struct ProcessOptions {
   std::function<std::string()> machine = runtime::machine_identity;
   std::function<catalog::Build(const recipe::Recipe& recipe)> build = program_of;
   std::function<std::string()> architecture = runtime::machine_architecture;
+  /// E1508 where the devices of the recipe's backend are not here.
+  std::function<void(const recipe::Recipe& recipe)> require_devices = require_devices_of_backend;
 };
 
 /// How a process stands between two steps; of several processes the gravest counts.
@@ -71,6 +76,7 @@ class Agreement {
   /// This process's number.
   int64_t process() const { return start_->process(); }
   /// Whether there is no other process.
+  void require_devices(const recipe::Recipe& recipe) const { options_.require_devices(recipe); }
   bool is_alone() const { return start_->has_all_chips(); }
   /// The chips of this process.
   int64_t local_chips() const { return static_cast<int64_t>(start_->local_chips().size()); }

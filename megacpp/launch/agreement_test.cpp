@@ -141,6 +141,7 @@ TEST_F(AgreementTest, AHostThatLacksMemoryForTheSnapshotEndsAllBeforeAnythingIsL
       processes_.run([&](size_t process) {
         ProcessOptions own = options(process);
         own.free_host_memory = [process] { return process == 0 ? kPlenty : 1; };
+        own.require_devices = [](const recipe::Recipe&) {};
         std::vector<std::string> all = settings;
         if (!limit.empty()) all.push_back(limit);
         Launch launch(recipe(all), {.none = true}, no_log, own);

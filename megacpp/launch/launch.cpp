@@ -251,8 +251,7 @@ void Launch::prepare() {
 
 void Launch::fit_by_estimate() {
   // What is too large for devices that are not here would meet their absence next, however small it became.
-  const runtime::Backend& backend = runtime::backend_named(requested_.backend);
-  if (backend.require_devices) backend.require_devices(requested_);
+  agreement_.require_devices(requested_);
   const fit::FitReport& fit = estimate_->fit;
   const fit::ChipGroup& worst = fit.worst();
   // Whatever chips need: a user who mends these would meet the host next.

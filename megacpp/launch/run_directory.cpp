@@ -8,6 +8,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -92,7 +93,7 @@ std::filesystem::path make_new_folder(const std::filesystem::path& parent, const
   base::fail_writing(parent / stem, "cannot create the folder", EEXIST);
 }
 
-/// What was made for a run that left nothing there; a folder that holds something stays.
+/// What was made for a run that left nothing there; a folder that holds something stays. std::bad_alloc.
 void remove_if_unused(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::remove(checkpoints_of(folder).folder(), error);
@@ -152,7 +153,12 @@ RunDirectory::RunDirectory(RunDirectory&& other) noexcept
 checkpoint::Store RunDirectory::checkpoints() const { return checkpoints_of(path_); }
 
 RunDirectory::~RunDirectory() {
-  if (lock_.is_held() && is_new_) remove_if_unused(path_);
+  if (!lock_.is_held() || !is_new_) return;
+  try {
+    remove_if_unused(path_);
+  } catch (const std::bad_alloc&) {
+    return;  // an empty folder stays
+  }
 }
 
 void RunDirectory::require_in_place() const {

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "megacpp/checkpoint/manifest.h"
 #include "tests/support/environment.h"
 #include "tests/support/errors.h"
+#include "tests/support/no_memory.h"
 #include "tests/support/plain_user.h"
 #include "tests/support/temporary_folder.h"
 
@@ -61,6 +63,20 @@ TEST_F(RunDirectoryTest, AFolderThatWasMadeForNothingIsRemoved) {
     base::write_file_atomically(directory.path() / "receipt.json", "{}");
   }
   EXPECT_TRUE(base::exists(folder_ / "kept" / "receipt.json"));
+}
+
+TEST_F(RunDirectoryTest, AFolderForNothingThatNoMemoryIsLeftToRemoveStays) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need the address space";
+#endif
+  const auto end_without_memory = [&] {
+    {
+      const RunDirectory directory = RunDirectory::create(folder_ / "new", "");
+      testing_support::leave_no_memory();
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(end_without_memory(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(RunDirectoryTest, ACheckpointIsFoundHoweverItsPathIsWritten) {

@@ -224,7 +224,7 @@ TEST(RunFolderTest, ARunWhoseDatasetIsShortenedEndsWithItsName) {
   const std::string data = (folder / "data").string();
   ASSERT_EQ(run_command({"data", "tokenize", std::string(MEGACPP_SOURCE_DIR) + "/docs", "--out", data}).status, 0);
   const testing_support::Ending ending = testing_support::run_child(
-      {.words = tiny_train(folder / "run", {"train.steps=100000", "data.blend=[" + data + "]"}),
+      {.words = tiny_train(folder / "run", {"train.steps=100000", "data.text=[]", "data.blend=[" + data + "]"}),
        .once_started = [&](pid_t) {
          wait_for_checkpoint(folder / "run");
          std::filesystem::resize_file(data + ".bin", 100);

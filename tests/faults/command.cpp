@@ -82,7 +82,7 @@ const std::vector<Command>& all_commands() {
       {"fit", "fit " MEGACPP_TINY "--hardware host:2"},
       {"parity", "parity " MEGACPP_SOURCE_DIR "/tests/golden/models/llama_mqa.safetensors"},
       {"data-tokenize", "data tokenize " MEGACPP_TINY_RECIPE "--out {case}/tokens --threads 2"},
-      {"data-tokenize-text", "data tokenize {shared}/text --out {case}/tokens --threads 2"},
+      {"data-tokenize-text", "data tokenize {shared}/page.html --out {case}/tokens --threads 2"},
       {"data-show-long", "data show {shared}/long --json", true},
       {"data-show", "data show {shared}/tokens --json", true},
       {"data-train", "data train-tokenizer " MEGACPP_TINY_RECIPE "--out {case}/tokenizer.json --vocab 260"},
@@ -113,8 +113,8 @@ const std::vector<Preparation>& preparations() {
        "--set 'hardware.fail_allocation=[chip 1 step 6]' --run-dir {shared}/runs/failed",
        base::exit_status(base::ErrorClass::does_not_fit)},
       {"data tokenize " MEGACPP_TINY_RECIPE "--out {shared}/tokens"},
-      {"report {shared}/runs/first --out {shared}/text/page.html"},
-      {"data tokenize {shared}/text --out {shared}/long"},
+      {"report {shared}/runs/first --out {shared}/page.html"},
+      {"data tokenize {shared}/page.html --out {shared}/long"},
   };
   return lines;
 }
