@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <new>
 #include <string>
 
 #include "megacpp/base/error.h"
@@ -34,12 +33,7 @@ AtomicFolder::AtomicFolder(const std::filesystem::path& place)
 }
 
 AtomicFolder::~AtomicFolder() {
-  if (partial_.empty()) return;
-  try {
-    remove_tree(partial_);
-  } catch (const std::bad_alloc&) {
-    // It stays: what it was written for has failed, and says so.
-  }
+  if (!partial_.empty()) try_to_remove_tree(partial_);
 }
 
 // Names in a folder that was not synced may be lost with the power, and the folder would stand there in part.

@@ -99,6 +99,14 @@ std::error_code remove_tree(const std::filesystem::path& path) {
   return first;
 }
 
+void try_to_remove_tree(const std::filesystem::path& path) noexcept {
+  try {
+    remove_tree(path);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
 std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder) {
   FolderEntries found = read_folder(folder);
   if (found.error && !is_absence(found.error.value())) refuse_path(folder, found.error.value());

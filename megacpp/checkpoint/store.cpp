@@ -59,8 +59,6 @@ void remove_all_or_fail(const std::filesystem::path& path) {
   if (const std::error_code error = base::remove_tree(path)) base::fail_writing(path, "cannot remove", error.value());
 }
 
-void remove_all_or_leave(const std::filesystem::path& path) { static_cast<void>(base::remove_tree(path)); }
-
 bool is_complete(const std::filesystem::path& checkpoint) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(checkpoint / kManifestFile, ignored);
@@ -160,10 +158,10 @@ void Store::commit(int64_t step) const {
   base::sync_folder(folder_);
   replace_link(folder_ / kLatest, path.filename());
   base::sync_folder(folder_);
-  if (replaces) remove_all_or_leave(replaced);
+  if (replaces) base::try_to_remove_tree(replaced);
 }
 
-void Store::discard(int64_t step) const { remove_all_or_leave(partial_path(step)); }
+void Store::discard(int64_t step) const { base::try_to_remove_tree(partial_path(step)); }
 
 void Store::prune(int64_t keep, int64_t keep_every) const {
   if (keep == 0) return;

@@ -124,7 +124,7 @@ class Attempt {
     const std::filesystem::path last = run / collectives::kFlightFolder,
                                 before = run / collectives::kFlightFolderBefore;
     if (!std::filesystem::exists(last, ignored)) return;
-    base::remove_tree(before);
+    base::try_to_remove_tree(before);
     std::filesystem::rename(last, before, ignored);
   }
 

@@ -58,7 +58,7 @@ class StagingFolder {
   const fs::path& path() const { return path_; }
 
  private:
-  void remove() const { base::remove_tree(path_); }
+  void remove() const { base::try_to_remove_tree(path_); }
   fs::path path_;
 };
 
