@@ -32,13 +32,16 @@ TEST(StatusTest, TheRestIsAFailedCall) {
   }
 }
 
+/// A message of two lines more, and how it stands in a part of an error: below the part's first line.
+const std::string kLines = "Ran out of memory on HBM.\n  1. 2.0G\n  2. 1.0G";
+const std::string kLinesOfPart = "Ran out of memory on HBM.\n            1. 2.0G\n            2. 1.0G";
+
 TEST(StatusTest, AnErrorKeepsTheMessageWholeAndTheFailureApart) {
-  const std::string message = "Ran out of memory on HBM.\n  1. 2.0G\n  2. 1.0G";
-  const PluginError error({StatusCode::internal, message}, Phase::compile, "libtpu.so");
+  const PluginError error({StatusCode::internal, kLines}, Phase::compile, "libtpu.so");
   EXPECT_EQ(error.code(), Code::E3201);
   EXPECT_EQ(error.problem().where, "libtpu.so, compiling");
-  EXPECT_EQ(error.problem().got, "INTERNAL: " + message);
-  EXPECT_EQ(error.failure().message, message);
+  EXPECT_EQ(error.problem().got, "INTERNAL: " + kLinesOfPart);
+  EXPECT_EQ(error.failure().message, kLines);
   EXPECT_EQ(error.phase(), Phase::compile);
 }
 
@@ -63,19 +66,18 @@ TEST(StatusTest, ACardWithoutCudnnsAttentionIsToldOfTheOther) {
 }
 
 TEST(StatusTest, RunningOutOfMemoryIsTheErrorOfAllBackends) {
-  const std::string message = "Ran out of memory on HBM.\n  1. 2.0G\n  2. 1.0G";
-  const memory::OutOfMemory error = exhausted(message, Phase::compile, "libtpu.so");
+  const memory::OutOfMemory error = exhausted(kLines, Phase::compile, "libtpu.so");
   EXPECT_EQ(error.code(), Code::E2002);
   EXPECT_EQ(error.exit_status(), 3);
   EXPECT_EQ(error.problem().where, "libtpu.so, compiling");
-  EXPECT_EQ(error.problem().got, "compile-time HBM: " + message);
-  EXPECT_EQ(error.facts().text, message);
+  EXPECT_EQ(error.problem().got, "compile-time HBM: " + kLinesOfPart);
+  EXPECT_EQ(error.facts().text, kLines);
   EXPECT_EQ(error.facts().cls, memory::OomClass::compile);
   EXPECT_EQ(error.in_steps(4, 4).facts().step, 4);
   EXPECT_EQ(error.in_steps(4, 4).problem().where, "libtpu.so, compiling, step 4");
   EXPECT_EQ(error.in_steps(11, 20).facts().first_step, 11);
   EXPECT_EQ(error.in_steps(11, 20).problem().where, "libtpu.so, compiling, steps 11 to 20");
-  EXPECT_THROW(raise_failure({StatusCode::resource_exhausted, message}, Phase::query, "libtpu.so"), PluginError)
+  EXPECT_THROW(raise_failure({StatusCode::resource_exhausted, kLines}, Phase::query, "libtpu.so"), PluginError)
       << "nothing was being placed";
 }
 
