@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/loaded_program.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/cuda/cuda_backend.h"
 #include "megacpp/runtime/cuda/gpu.h"
 

@@ -10,6 +10,7 @@
 #include "megacpp/collectives/transport.h"
 #include "megacpp/recipe/backend_names.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::cli {
 namespace {

@@ -25,7 +25,7 @@
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/print.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::cli {
 namespace {

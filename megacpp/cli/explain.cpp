@@ -34,6 +34,7 @@
 #include "megacpp/plan/plan.h"
 #include "megacpp/plan/print.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::cli {
 namespace {

@@ -30,6 +30,7 @@
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/plan/degrees.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/processor.h"
 
 namespace megacpp::cli {

@@ -19,6 +19,7 @@
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::cli {
 namespace {

@@ -19,6 +19,7 @@
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/plugins/nvidia_devices.h"
 #include "megacpp/runtime/plugins/oom_message.h"
 #include "tests/support/command_line.h"

@@ -9,7 +9,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::cli {
 namespace {

@@ -15,7 +15,7 @@
 #include "megacpp/cli/pass_flags.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/recipe/schema.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::cli {
 namespace {

@@ -11,6 +11,7 @@
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/recompute.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::cli {
 namespace {

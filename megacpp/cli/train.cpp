@@ -53,6 +53,7 @@
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/load_state.h"
 #include "megacpp/train/trace.h"
 

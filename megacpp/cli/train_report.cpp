@@ -22,7 +22,7 @@
 #include "megacpp/launch/regime.h"
 #include "megacpp/plan/print.h"
 #include "megacpp/recipe/print.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/pace.h"
 
 namespace megacpp::cli {

@@ -14,6 +14,7 @@
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::cli {
 namespace {

@@ -8,6 +8,7 @@
 #include "megacpp/launch/features.h"
 #include "megacpp/recipe/unused_model_keys.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::cli {
 namespace {

@@ -15,7 +15,7 @@
 #include "megacpp/launch/oom_report.h"
 #include "megacpp/launch/remember.h"
 #include "megacpp/recipe/block_loops.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/plugins/tpu_topology.h"
 #ifdef MEGACPP_HAS_PJRT
 #include "megacpp/runtime/pjrt/step_module.h"

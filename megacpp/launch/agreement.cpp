@@ -14,6 +14,7 @@
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/fault_injection.h"
 #include "megacpp/runtime/plugins/gpu_shares.h"
 #include "megacpp/runtime/processor.h"

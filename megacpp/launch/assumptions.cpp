@@ -10,6 +10,7 @@
 #include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/chip_settings.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::launch {
 

@@ -12,6 +12,7 @@
 #include "megacpp/hw/slice.h"
 #include "megacpp/launch/build.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/processor.h"
 
 namespace megacpp::launch {

@@ -13,6 +13,7 @@
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/schema.h"
 #include "megacpp/recipe/unused_model_keys.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::launch {
 namespace {

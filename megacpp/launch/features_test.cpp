@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/backend_table.h"
 #include "tests/support/errors.h"
 #include "tests/support/hybrid_recipe.h"
 

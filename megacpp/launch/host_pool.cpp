@@ -21,6 +21,7 @@
 #include "megacpp/launch/run_hosts.h"
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/processor.h"
 
 namespace megacpp::launch {

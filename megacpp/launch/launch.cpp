@@ -22,6 +22,7 @@
 #include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/recompute.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::launch {
 

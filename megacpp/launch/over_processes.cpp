@@ -23,6 +23,7 @@
 #include "megacpp/launch/run_inputs.h"
 #include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/machine_identity.h"
 
 namespace megacpp::launch {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/pace.h"
 
 namespace megacpp::launch {

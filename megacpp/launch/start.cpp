@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "megacpp/collectives/failure.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/confirm_start.h"
 #include "megacpp/train/expert_shares.h"
 #include "megacpp/train/run_state.h"

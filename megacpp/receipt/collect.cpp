@@ -25,6 +25,7 @@
 #include "megacpp/receipt/steps.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::receipt {
 namespace {

@@ -11,7 +11,7 @@
 #include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/ignored_keys.h"
 #include "megacpp/recipe/recompute.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 
 namespace megacpp::receipt {
 namespace {

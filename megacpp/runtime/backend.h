@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One record per backend: everything that commands, planning and training must know of it. To add one: a file that
-// makes its record, one line in recipe/backend_list.inc; kernels or a compiler of its own are its own matter.
+// makes its record, one line in recipe/backend_list.inc; kernels or a compiler of its own are its own matter. The list
+// of all of them is backend_table.h.
 #pragma once
 
 #include <cstdint>
@@ -141,16 +142,6 @@ struct Backend {
   std::function<base::Json(const recipe::Recipe&)> settings_json = {};
 };
 
-/// In the order of backend_list.inc.
-const std::vector<Backend>& all_backends();
-
-/// E1003 for a name that is none, with those there are.
-const Backend& backend_named(std::string_view name);
-
-/// The one that runs on such chips: `wanted`, or else the first that does. E1505 where none does.
-const Backend& backend_on(hw::ChipKind kind, std::string_view wanted,
-                          const std::vector<Backend>& backends = all_backends());
-
 /// recipe.train.threads, or all cores when it is 0.
 int threads_for(const recipe::Recipe& recipe);
 
@@ -165,20 +156,5 @@ TargetMesh mesh_here(const recipe::Recipe& recipe, int64_t chips);
 
 /// What a recipe says of loading: threads, waits, limits and faults of its chips.
 LoadOptions load_options(const recipe::Recipe& recipe, int64_t chips);
-
-/// E1505 with what to set instead, for a recipe that its backend cannot run.
-void require_supported(const recipe::Recipe& recipe);
-
-/// What estimates of a recipe that runs on this backend are compiled for.
-schedule::Target estimate_target(const Backend& backend, const recipe::Recipe& recipe, const TargetMesh& mesh);
-
-/// With the backend that the recipe names, or a given one, all chips in this process. A fault that is asked for while
-/// compiling is raised when loading, on every backend; E1505 for what the backend cannot run.
-schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh);
-schedule::Target target_on(const Backend& backend, const recipe::Recipe& recipe, const ir::Mesh& mesh);
-std::unique_ptr<Executable> load_for(const recipe::Recipe& recipe, const compile::Compiled& compiled,
-                                     const LoadOptions& options);
-std::unique_ptr<Executable> load_on(const Backend& backend, const recipe::Recipe& recipe,
-                                    const compile::Compiled& compiled, const LoadOptions& options);
 
 }  // namespace megacpp::runtime

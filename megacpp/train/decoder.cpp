@@ -10,6 +10,7 @@
 #include "megacpp/model/model.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/load_state.h"
 
 namespace megacpp::train {

@@ -13,6 +13,7 @@
 #include "megacpp/compile/compile.h"
 #include "megacpp/model/model.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/decoder.h"
 #include "megacpp/train/generate.h"
 #include "megacpp/train/run_state.h"

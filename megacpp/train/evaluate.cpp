@@ -17,6 +17,7 @@
 #include "megacpp/plan/gates.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/load_state.h"
 #include "megacpp/train/run_state.h"
 

@@ -18,6 +18,7 @@
 #include "megacpp/model/model.h"
 #include "megacpp/optim/update.h"
 #include "megacpp/plan/plan.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/run_state.h"
 
 namespace megacpp::train {

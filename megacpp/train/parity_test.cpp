@@ -9,7 +9,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/checkpoint/safetensors.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "tests/support/errors.h"
 
 namespace megacpp::train {

@@ -15,6 +15,7 @@
 #include "megacpp/launch/users_catalog.h"
 #include "megacpp/recipe/recompute.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "tests/support/assumptions.h"
 #include "tests/support/errors.h"
 

@@ -6,6 +6,7 @@
 #include "megacpp/compile/state_table.h"
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/recipe/parse.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/confirm_start.h"
 #include "megacpp/train/run_state.h"
 #include "tests/support/errors.h"

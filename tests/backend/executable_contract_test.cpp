@@ -7,6 +7,7 @@
 
 #include "megacpp/collectives/transport.h"
 #include "megacpp/recipe/schema.h"
+#include "megacpp/runtime/backend_table.h"
 #include "tests/support/errors.h"
 
 namespace megacpp::testing_support {

@@ -14,7 +14,7 @@
 #include "megacpp/plan/unused_layout_keys.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/unused_model_keys.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "tests/support/hybrid_recipe.h"
 
 namespace megacpp::testing_support {

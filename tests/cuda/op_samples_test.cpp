@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "megacpp/ops/evaluator.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/cuda/cuda_backend.h"
 #include "megacpp/runtime/cuda/gpu.h"
 #include "megacpp/runtime/cuda/kernel.h"

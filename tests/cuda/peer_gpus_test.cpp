@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "megacpp/collectives/transport.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/cuda/algorithm_search.h"
 #include "megacpp/runtime/cuda/device_communicator.h"
 #include "megacpp/runtime/cuda/device_world.h"

@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "tests/parity/half_precision.h"
 #include "tests/parity/layout_rows.h"
 #include "tests/parity/layout_tables.h"

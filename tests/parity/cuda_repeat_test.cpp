@@ -14,6 +14,7 @@
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/train.h"
 #include "tests/parity/layout_rows.h"

@@ -8,7 +8,7 @@
 #include <ostream>
 
 #include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/parity.h"
 #include "tests/parity/training_comparison.h"
 

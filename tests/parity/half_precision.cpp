@@ -11,6 +11,7 @@
 #include "megacpp/compile/compile.h"
 #include "megacpp/optim/update.h"
 #include "megacpp/plan/plan.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/run_state.h"
 #include "tests/support/relative_error.h"
 

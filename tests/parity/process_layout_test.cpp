@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "megacpp/plan/plan.h"
+#include "megacpp/runtime/backend_table.h"
 #include "tests/parity/layout_rows.h"
 #include "tests/parity/layout_tables.h"
 #include "tests/parity/training_comparison.h"

@@ -18,6 +18,7 @@
 #include "megacpp/data/text_corpus.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/confirm_start.h"
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/train.h"

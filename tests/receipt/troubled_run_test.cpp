@@ -22,7 +22,7 @@
 #include "megacpp/receipt/steps.h"
 #include "megacpp/receipt/verdict.h"
 #include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/cpu/cpu_device.h"
 #include "megacpp/runtime/native_executable.h"
 #include "megacpp/train/run_state.h"

@@ -6,6 +6,7 @@
 
 #include "megacpp/recipe/block_loops.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
 
 namespace megacpp::testing_support {

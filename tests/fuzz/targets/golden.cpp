@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/file.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/train/parity.h"
 #include "tests/fuzz/json_tree.h"
 #include "tests/fuzz/oracle.h"

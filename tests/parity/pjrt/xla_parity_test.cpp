@@ -11,7 +11,7 @@
 #include "megacpp/compile/compile.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/block_loops.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "tests/parity/half_precision.h"
 #include "tests/parity/layout_rows.h"
 #include "tests/parity/training_comparison.h"

@@ -12,6 +12,7 @@
 #include "megacpp/compile/compile.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/backend.h"
+#include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/pjrt/client.h"
 #include "megacpp/runtime/pjrt/process_part.h"
 #include "tests/support/environment.h"
