@@ -7,13 +7,12 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/runtime/cuda/cuda_backend.h"
 #include "megacpp/runtime/fault_injection.h"
+#include "megacpp/runtime/xla_backend.h"
 
 namespace megacpp::runtime {
-
-#define MEGACPP_BACKEND(name, doc) Backend name##_backend();
-#include "megacpp/recipe/backend_list.inc"
-#undef MEGACPP_BACKEND
 
 const std::vector<Backend>& all_backends() {
   static const std::vector<Backend> backends = {

@@ -14,7 +14,12 @@
 #include "megacpp/runtime/load_options.h"
 #include "megacpp/schedule/target.h"
 
-namespace megacpp::runtime::cpu {
+namespace megacpp::runtime {
+
+/// The record of the backend `cpu`.
+Backend cpu_backend();
+
+namespace cpu {
 
 /// Rates of our own kernels.
 HostRatesProbe host_rates_probe();
@@ -32,4 +37,5 @@ hw::Slice host_slice(int64_t chips, const Machine& machine);
 /// memory (E2001), and when the machine refuses it all the same (E2005).
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options);
 
-}  // namespace megacpp::runtime::cpu
+}  // namespace cpu
+}  // namespace megacpp::runtime

@@ -16,7 +16,12 @@
 #include "megacpp/runtime/load_options.h"
 #include "megacpp/schedule/target.h"
 
-namespace megacpp::runtime::cuda {
+namespace megacpp::runtime {
+
+/// The record of the backend `cuda`.
+Backend cuda_backend();
+
+namespace cuda {
 
 /// `chips` of the mesh; `transport` says how processes are joined.
 schedule::Target cuda_target(int64_t chips = 1,
@@ -39,4 +44,5 @@ struct LoadParts {
 std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOptions& options,
                                  const LoadParts& parts = {});
 
-}  // namespace megacpp::runtime::cuda
+}  // namespace cuda
+}  // namespace megacpp::runtime
