@@ -33,17 +33,14 @@ HangWatch::~HangWatch() {
 void HangWatch::watch() {
   const std::chrono::milliseconds least = std::min(options_.limit, options_.step_limit.value_or(options_.limit));
   const std::chrono::milliseconds look = std::min(kLookEvery, least / 4);
-  std::optional<Clock::time_point> failed;  // seen first, in this step
+  Clock::time_point failed = Clock::time_point::max();  // when a failure of this step was seen first
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, look, [this] { return is_ending_; })) {
     const std::optional<Clock::time_point> began = step_began_;
     lock.unlock();
     const bool waits = began && options_.has_failed();
-    if (!waits)
-      failed.reset();
-    else if (!failed)
-      failed = Clock::now();
-    const bool hangs = (failed && Clock::now() - *failed >= options_.limit) ||
+    failed = waits ? std::min(failed, Clock::now()) : Clock::time_point::max();
+    const bool hangs = (waits && Clock::now() - failed >= options_.limit) ||
                        (began && !waits && options_.step_limit && Clock::now() - *began >= *options_.step_limit);
     if (hangs) options_.on_hang();
     lock.lock();
