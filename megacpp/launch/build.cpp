@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/launch/build.h"
 
+#include "megacpp/launch/source_hash.h"
 #include "megacpp/runtime/backend_table.h"
 #include "megacpp/runtime/processor.h"
 

@@ -12,9 +12,6 @@
 
 namespace megacpp::launch {
 
-/// 16 hex digits of the names and contents of all sources; the build writes it.
-std::string source_hash();
-
 /// "0.1.0+1f2e3d4c5b6a7988"
 std::string code_version();
 

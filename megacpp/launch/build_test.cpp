@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "megacpp/base/file.h"
+#include "megacpp/launch/source_hash.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/runtime/processor.h"
 #include "tests/support/temporary_folder.h"

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the sources are, written by the build: cmake/HashSources.cmake. Apart from build.h and without its headers,
+// since every edit of any source compiles the function again.
+#pragma once
+
+#include <string>
+
+namespace megacpp::launch {
+
+/// 16 hex digits of the names and contents of all sources.
+std::string source_hash();
+
+}  // namespace megacpp::launch
