@@ -28,7 +28,7 @@ class App;
 
 namespace megacpp::cli {
 
-inline constexpr int64_t kLongestWait = 7 * 24 * 3600;  // seconds that --time-limit may name
+inline constexpr int64_t kLongestWait = int64_t{7} * 24 * 3600;  // seconds that --time-limit may name
 
 struct XlaFlags {
   std::string target;         // topology to compile for; empty: the plugin's own devices

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a table by index, and its transpose: sums of rows by index. The index past the last row stands for none. Places are sorted by id, those of one id stay in
-// their order, and sums are made in that order: the same bits every time.
+// Rows of a table by index, and its transpose: sums of rows by index. The index past the last row stands for none.
+// Places are sorted by id, those of one id stay in their order, and sums are made in that order: the same bits every
+// time.
 #include "megacpp/runtime/cuda/kernels/elements.cuh"
 #include "megacpp/runtime/cuda/kernels/take_params.h"
 
