@@ -112,29 +112,12 @@ std::string chip_text(const hw::Chip& chip, const std::optional<hw::Slice>& slic
 
 std::string rates_text(const hw::HostRates& rates) {
   TextTable table({"a second, with all cores", ">measured"});
-  const auto row = [&](const std::string& what, double rate, const char* unit, double of_unit = 1e9) {
-    table.add({what, rate > 0 ? fmt::format("{:.2f} {}", rate / of_unit, unit) : "no limit seen"});
+  const auto row = [&](const std::string& what, double rate, const char* unit) {
+    table.add({what, fmt::format("{:.2f} {}", rate / 1e9, unit)});
   };
   row(fmt::format("f32 products, by OpenBLAS's kernels for {}", rates.kernels), rates.matrix_flops, "GFLOP");
-  row("what products read and write beside that", rates.product_bytes_per_second, "GB");
-  table.add({"waiting of products for memory, over copies", fmt::format("{:.2f} times", rates.product_wait)});
-  row("products of attention", rates.attention_flops, "GFLOP");
-  row("exponentials of attention beside these", rates.scores.exponentials, "billion");
-  row("rows of such scores beside these", rates.scores.rows, "million", 1e6);
-  row("products of its gradient", rates.attention_grad_flops, "GFLOP");
-  row("exponentials of its gradient", rates.score_grads.exponentials, "billion");
-  row("rows of these", rates.score_grads.rows, "million", 1e6);
-  row("state-space products and their gradients", rates.ssd_flops, "GFLOP");
-  row("positions of their heads beside these", rates.ssd_positions_per_second, "million", 1e6);
-  row("elementwise operations beside memory", rates.elementwise_per_second, "billion");
-  for (const hw::MoveRate& move : rates.moves)
-    row(fmt::format("read and written, {} after it was", human_bytes(move.distance)), move.bytes_per_second, "GB");
-  for (const auto& [kind, bytes] : {std::pair("products", rates.near.products),
-                                    {"attention", rates.near.attention},
-                                    {"its gradient", rates.near.attention_grad},
-                                    {"state-space", rates.near.ssd}})
-    table.add({fmt::format("rates of {} are of operands within", kind), human_bytes(bytes)});
-  row("operations told to all cores", rates.launch_seconds > 0 ? 1 / rates.launch_seconds : 0, "million", 1e6);
+  row("attention, state-space products and their gradients", rates.scan_flops, "GFLOP");
+  row("read and written by elementwise programs", rates.bytes_per_second, "GB");
   return fmt::format("{}{}, {}; measured {}\n\n{}", base::counted(rates.cores, "core"),
                      rates.processor.empty() ? "" : " of " + rates.processor, human_bytes(rates.memory), rates.date,
                      table.to_text());

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a chip works on one node of its program: at the rates that its file says work of the kind reaches, and at
 // the peak rates, which nothing beats. A node takes as long as its arithmetic or its memory traffic, whichever is
-// longer (elementwise programs of this machine both, one after the other), and where kernels are launched one by one,
-// that.
+// longer, and where kernels are launched one by one, that.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
-#include "megacpp/fit/node_use.h"
 #include "megacpp/hw/chip.h"
 #include "megacpp/ops/op_def.h"
 
@@ -42,9 +39,8 @@ struct NodeTime {
 /// What is known of how a node is run beside what it computes and moves.
 struct NodeRun {
   Compiler compiler = Compiler::ours;
-  std::optional<NodeUse> use = {};  // absent: all operands and results come from memory, and all rows are in use
-  double least_seconds = 0;         // of its kernel (schedule::Target::least_seconds)
-  bool shares_launch = false;       // with a node before it, whose launch is counted there
+  double least_seconds = 0;    // of its kernel (schedule::Target::least_seconds)
+  bool shares_launch = false;  // with a node before it, whose launch is counted there
 };
 /// Of an op that is work. `device` as the mesh sees it (hw::device_of).
 NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::NodeView& view, const NodeRun& run = {});

@@ -151,57 +151,6 @@ TEST(NodeTimeTest, XlaMultipliesPackedRowsWithEveryExpert) {
   EXPECT_DOUBLE_EQ(by_xla.seconds, 3 * once.seconds);
   EXPECT_DOUBLE_EQ(by_xla.limit, 3 * once.limit) << "its program has no less to do";
   EXPECT_DOUBLE_EQ(experts_on(toy(), false, xla).seconds, experts_on(toy(), false, ours).seconds);
-  hw::Chip packing = toy();
-  packing.product_bytes_per_second = 4;
-  EXPECT_DOUBLE_EQ(experts_on(packing, true, xla).seconds - by_xla.seconds,
-                   experts_on(packing, true, ours).seconds - once.seconds)
-      << "it reads and writes no more";
-}
-
-TEST(NodeTimeTest, ElementwiseWorkComputesBesideItsTraffic) {
-  const ir::TensorType x{ir::DType::f32, {4, 8}};
-  const ops::Types operands = {x, x}, results = {x};
-  const ops::OpDef& op = ops::op_def("fused");
-  const ir::Attrs attrs = {{"program", "in(0,1) in(0,1) add(%0,%1) out(%2)"}, {"dtypes", "f32"}, {"shape", x.shape}};
-  hw::Chip chip = toy();
-  chip.memory_bytes_per_second = 1;
-  const double bytes = 3 * static_cast<double>(x.bytes());
-  const NodeTime alone = node_time(chip, op, {operands, results, attrs});
-  EXPECT_DOUBLE_EQ(alone.seconds, bytes);
-  EXPECT_FALSE(alone.arithmetic_bound);
-  chip.elementwise_per_second = 1.0 / 64;
-  const NodeTime both = node_time(chip, op, {operands, results, attrs});
-  EXPECT_DOUBLE_EQ(both.seconds, bytes + 32 * 64);
-  EXPECT_TRUE(both.arithmetic_bound) << "computing takes longer than moving";
-  EXPECT_DOUBLE_EQ(both.limit, alone.limit);
-}
-
-// Rates of products were measured near; what comes from further away takes what moving takes longer. Kernels without a
-// rate of their own work meanwhile.
-TEST(NodeTimeTest, WhatIsFurtherAwayTakesLonger) {
-  const ops::Types operands = {{ir::DType::f32, {8, 16}}, {ir::DType::f32, {16, 8}}};
-  const ops::Types results = {{ir::DType::f32, {8, 8}}};
-  const ir::Attrs attrs = {{"lhs_contract", std::vector<int64_t>{1}}, {"rhs_contract", std::vector<int64_t>{0}}};
-  hw::Chip chip = toy();
-  const auto product = [&](const NodeUse& use) {
-    return node_time(chip, ops::op_def("dot"), {operands, results, attrs}, {.use = use}).seconds;
-  };
-  EXPECT_DOUBLE_EQ(product({.seconds = 2}), 8);
-  EXPECT_DOUBLE_EQ(product({.seconds = 5, .waiting = 3}), 8 + 3);
-  EXPECT_DOUBLE_EQ(product({.seconds = 5, .waiting = 3, .rows = 0.5}), 4 + 3) << "half of the rows";
-  chip.product_wait = 2;
-  EXPECT_DOUBLE_EQ(product({.seconds = 5, .waiting = 3}), 8 + 2 * 3);
-  chip.product_bytes_per_second = 16;
-  EXPECT_DOUBLE_EQ(product({.bytes = 32}), 8 + 2) << "of rows in use alone";
-  const ops::Types x = {{ir::DType::f32, {64}}};
-  const auto moved = [&](const char* op, const ir::Attrs& of) {
-    return node_time(toy(), ops::op_def(op), {x, x, of},
-                     {.use = NodeUse{.bytes = 512, .seconds = 0.125, .waiting = 0.0625}})
-        .seconds;
-  };
-  EXPECT_DOUBLE_EQ(moved("fused", {{"program", "in(0) neg(%0) out(%1)"}, {"dtypes", "f32"}, {"shape", ir::Shape{64}}}),
-                   std::max(0.125, 64 / 256.0 + 0.0625));
-  EXPECT_DOUBLE_EQ(moved("neg", {}), 0.4) << "from memory, whatever is near";
 }
 
 // What products read and leave goes through the memory of a GPU; in a roofline, and on TPUs, it does not.

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "megacpp/compile/collective_report.h"
@@ -29,8 +28,7 @@ class Walk {
   Walk(const compile::Compiled& compiled, const hw::Slice& slice, const StepLane& lane)
       : mesh_(compiled.mesh), slice_(slice), chip_(hw::device_of(slice.chip)), lane_(lane) {}
 
-  /// `uses` by node, where they are known.
-  StageWork::Program add(const compile::Program& walked, int64_t runs, std::span<const NodeUse> uses) {
+  StageWork::Program add(const compile::Program& walked, int64_t runs) {
     const Graph& graph = walked.graph;
     StageWork::Program program;
     double wire_free = 0, now = 0;
@@ -39,8 +37,7 @@ class Walk {
     copies_free_ = {};
     runs_ = runs;
     kind_ = compile::kind_name(walked.kind);
-    for (size_t n = 0; n < graph.nodes().size(); ++n) {
-      const Node& node = graph.nodes()[n];
+    for (const Node& node : graph.nodes()) {
       if (node.op == ops::kDoneOp) {
         wait_until(now, arrives.at(node.operands[0].index));
         continue;
@@ -54,8 +51,7 @@ class Walk {
         continue;
       }
       if (!ops::op_def(node.op).is_collective) {
-        now +=
-            compute(graph, node, uses.empty() ? std::nullopt : std::optional(uses[n]), std::max(0.0, wire_free - now));
+        now += compute(graph, node, std::max(0.0, wire_free - now));
         continue;
       }
       const std::string axes = node.attrs.text("axes", "stage");
@@ -93,16 +89,14 @@ class Walk {
 
  private:
   // Collectives are under way for `beside` seconds yet.
-  double compute(const Graph& graph, const Node& node, const std::optional<NodeUse>& use, double beside) {
+  double compute(const Graph& graph, const Node& node, double beside) {
     const ops::OpDef& op = ops::op_def(node.op);
     if (!op.is_work()) return 0;
     const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
     const ops::NodeView view{operands, results, node.attrs};
-    NodeTime took = node_time(chip_, op, view,
-                              {.compiler = lane_.compiler,
-                               .use = use,
-                               .least_seconds = least_seconds(node, view),
-                               .shares_launch = shares_launch(node)});
+    NodeTime took = node_time(
+        chip_, op, view,
+        {.compiler = lane_.compiler, .least_seconds = least_seconds(node, view), .shares_launch = shares_launch(node)});
     took.seconds = slowed_beside(chip_, took.seconds, beside);
     time_.arithmetic += times(took.arithmetic);
     time_.limit += times(took.limit);
@@ -212,11 +206,8 @@ StageStep step_of(const compile::Compiled& compiled, const compile::StageProgram
   std::vector<int64_t> runs(chip.programs.size(), 0);
   for (const compile::Action& action : chip.step) ++runs[action.program];
   Walk walk(compiled, slice, lane);
-  const std::vector<std::vector<NodeUse>> uses = uses_in_step(chip, compiled.mesh, hw::device_of(slice.chip));
   StageStep step;
-  for (size_t p = 0; p < chip.programs.size(); ++p)
-    step.work.programs.push_back(
-        walk.add(chip.programs[p], runs[p], uses.empty() ? std::span<const NodeUse>() : uses[p]));
+  for (size_t p = 0; p < chip.programs.size(); ++p) step.work.programs.push_back(walk.add(chip.programs[p], runs[p]));
   for (const compile::Action& action : chip.step) {
     if (chip.kind_of(action) == compile::ProgramKind::update)
       step.update += step.work.programs[action.program].seconds;

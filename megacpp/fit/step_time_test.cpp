@@ -122,34 +122,6 @@ TEST(StepTimeTest, OpsAreCountedByTheirProgramsAndAddUpToTheStep) {
   EXPECT_DOUBLE_EQ(time.compute + time.memory, 24);
 }
 
-TEST(StepTimeTest, WhatProductsReadAndWriteTakesItsTimeBesideThem) {
-  hw::Slice slice = toys(1);
-  slice.chip.product_bytes_per_second = 160;
-  const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) { add_product(b); })});
-  const StepTime time = predict_step(compiled, slice, "f32");
-  EXPECT_DOUBLE_EQ(time.compute, 8 + 8) << "1280 bytes";
-  EXPECT_DOUBLE_EQ(time.arithmetic, 8) << "at the peak";
-}
-
-TEST(StepTimeTest, ExponentialsOfAttentionTakeTheirTimeBesideItsProducts) {
-  const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) {
-    const ValueId x = b.input("x", {ir::DType::f32, {1, 64, 2, 8}}, ir::Role::activation);
-    b.node("attention", {x, x, x}, {{"scale", 1.0}, {"causal", int64_t{1}}});
-  })});
-  hw::Slice slice = toys(1);
-  const StepTime products = predict_step(compiled, slice, "f32");
-  slice.chip.scores.exponentials = 10;
-  const StepTime both = predict_step(compiled, slice, "f32");
-  constexpr double kScores = 2 * 64 * 65 / 2.0;  // of two heads
-  EXPECT_DOUBLE_EQ(both.compute, products.compute + kScores / 10);
-  slice.chip.scores.rows = 4;
-  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").compute, both.compute + 2 * 64 / 4.0) << "queries of two heads";
-  slice.chip.scores.rows = 0;
-  slice.chip.score_grads = {.exponentials = 1, .rows = 1};
-  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").compute, both.compute) << "of its gradient alone";
-  EXPECT_DOUBLE_EQ(both.arithmetic, products.arithmetic) << "at the peak";
-}
-
 TEST(StepTimeTest, APredictionHasALimitAndARange) {
   const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) { add_product(b); })});
   hw::Slice slice = toys(1);

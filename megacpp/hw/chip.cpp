@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <iterator>
 
 namespace megacpp::hw {
 
@@ -90,46 +88,9 @@ Chip device_of(const Chip& chip) {
   device.usable_bytes /= chip.devices;
   if (device.reserved_bytes) *device.reserved_bytes /= chip.devices;
   device.memory_bytes_per_second *= share;
-  device.moves = shared_moves(chip.moves, chip.devices);
-  device.near = shared_distances(chip.near, chip.devices);
-  device.product_bytes_per_second *= share;
-  for (ScoreRates* const rates : {&device.scores, &device.score_grads}) {
-    rates->exponentials *= share;
-    rates->rows *= share;
-  }
-  device.ssd_positions_per_second *= share;
-  device.elementwise_per_second *= share;
   for (auto& [dtype, flops] : device.peak_flops) flops *= share;
   for (Link& link : device.links) link.bytes_per_second *= share;
   return device;
-}
-
-std::vector<MoveRate> shared_moves(std::vector<MoveRate> moves, int64_t sharers) {
-  for (MoveRate& move : moves) {
-    move.distance = std::max<int64_t>(1, move.distance / sharers);
-    move.bytes_per_second /= static_cast<double>(sharers);
-  }
-  return moves;
-}
-
-NearDistances shared_distances(const NearDistances& near, int64_t sharers) {
-  return {.products = near.products / sharers,
-          .attention = near.attention / sharers,
-          .attention_grad = near.attention_grad / sharers,
-          .ssd = near.ssd / sharers};
-}
-
-double move_seconds(const std::vector<MoveRate>& moves, double distance) {
-  const auto far =
-      std::ranges::find_if(moves, [&](const MoveRate& move) { return static_cast<double>(move.distance) >= distance; });
-  if (far == moves.end()) return 1 / moves.back().bytes_per_second;
-  const double of_far = 1 / far->bytes_per_second;
-  if (far == moves.begin()) return of_far;
-  const auto near = std::prev(far);
-  const double of_near = 1 / near->bytes_per_second;
-  const auto log = [](int64_t bytes) { return std::log(static_cast<double>(bytes)); };
-  const double part = (std::log(distance) - log(near->distance)) / (log(far->distance) - log(near->distance));
-  return of_near + part * (of_far - of_near);
 }
 
 }  // namespace megacpp::hw

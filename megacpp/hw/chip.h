@@ -89,25 +89,6 @@ struct Reached {
 /// allocate by themselves; not told, a client takes three quarters.
 constexpr double xla_pool_share(int64_t sharers) { return 0.9 / static_cast<double>(sharers); }
 
-/// What scores of attention take beside the products that make and read them, per second; 0: not known, so they take
-/// no time.
-struct ScoreRates {
-  double exponentials = 0;  // one for every score
-  double rows = 0;          // a query of a head, beside its scores: what it takes however many these are
-};
-
-/// How fast bytes are moved that a chip touched last so many bytes ago: caches near a core still have them, or nothing
-/// but memory has.
-struct MoveRate {
-  int64_t distance = 0;  // bytes touched since
-  double bytes_per_second = 0;
-};
-
-/// Rates of arithmetic were measured on so many bytes, again and again: waiting for what is no further away is in them.
-struct NearDistances {
-  int64_t products = 0, attention = 0, attention_grad = 0, ssd = 0;
-};
-
 struct Chip {
   std::string name;
   std::string title;
@@ -140,20 +121,6 @@ struct Chip {
   double unrolled_off_most = 0;
   std::string compiler;  // that was asked for all of these, by what it says of its build; empty: not known
   double memory_bytes_per_second = 0;
-  /// By distance, the nearest first; the last one is that of memory. Empty: all bytes come from memory.
-  std::vector<MoveRate> moves;
-  NearDistances near;
-  /// Of operands and results of products, which kernels pack and write beside their arithmetic; 0: not known, so they
-  /// take no time.
-  double product_bytes_per_second = 0;
-  /// How much longer than copies products wait for operands and results that are not near.
-  double product_wait = 1;
-  /// Of attention and of its gradient, beside their products.
-  ScoreRates scores, score_grads;
-  /// Of state-space products, what positions of heads take beside these; 0: not known, so they take no time.
-  double ssd_positions_per_second = 0;
-  /// Operations of elementwise work, beside what it reads and writes; 0: not known, so they take no time.
-  double elementwise_per_second = 0;
 
   int64_t devices = 1;                        // a chip shows itself as; all numbers are of the whole chip
   std::map<std::string, double> peak_flops;   // by "bf16", "f16", "tf32", "f32", "f8", "int8", dense, per second
@@ -181,14 +148,5 @@ Chip rates_by(const Chip& chip, std::string_view backend);
 
 /// One device of a chip that shows itself as several: memory, rates and links are shared out. `facts` stay.
 Chip device_of(const Chip& chip);
-
-/// Of one of several that work beside each other on the same caches and memory: while it touches a byte, so does each
-/// of the others.
-std::vector<MoveRate> shared_moves(std::vector<MoveRate> moves, int64_t sharers);
-NearDistances shared_distances(const NearDistances& near, int64_t sharers);
-
-/// Seconds that a byte takes which was touched last `distance` bytes ago: between two of `moves`, of which there are
-/// some, they grow with the logarithm of the distance.
-double move_seconds(const std::vector<MoveRate>& moves, double distance);
 
 }  // namespace megacpp::hw

@@ -29,24 +29,8 @@ void visit_rates(const Visit& visit, Rates& rates) {
   visit("cores", rates.cores);
   visit("memory", rates.memory);
   visit("matrix_flops", rates.matrix_flops);
-  visit("product_bytes_per_second", rates.product_bytes_per_second);
-  visit("product_wait", rates.product_wait);
-  visit("attention_flops", rates.attention_flops);
-  visit("attention_grad_flops", rates.attention_grad_flops);
-  visit("exponentials_per_second", rates.scores.exponentials);
-  visit("score_rows_per_second", rates.scores.rows);
-  visit("grad_exponentials_per_second", rates.score_grads.exponentials);
-  visit("grad_score_rows_per_second", rates.score_grads.rows);
-  visit("ssd_flops", rates.ssd_flops);
-  visit("ssd_positions_per_second", rates.ssd_positions_per_second);
-  visit("elementwise_per_second", rates.elementwise_per_second);
+  visit("scan_flops", rates.scan_flops);
   visit("bytes_per_second", rates.bytes_per_second);
-  visit("moves", rates.moves);
-  visit("near_products", rates.near.products);
-  visit("near_attention", rates.near.attention);
-  visit("near_attention_grad", rates.near.attention_grad);
-  visit("near_ssd", rates.near.ssd);
-  visit("launch_seconds", rates.launch_seconds);
   visit("date", rates.date);
 }
 
@@ -54,36 +38,16 @@ void read(const base::Json& json, double& value) {
   value = base::as_number(json).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 void read(const base::Json& json, int64_t& value) { value = base::as_integer(json).value_or(0); }
-// [[distance, bytes_per_second], ...]: nothing where one of them is no pair of numbers.
-void read(const base::Json& json, std::vector<MoveRate>& value) {
-  if (!json.is_array()) return;
-  for (const base::Json& move : json) {
-    const bool is_pair = move.is_array() && move.size() == 2;
-    const auto distance = is_pair ? base::as_integer(move[0]) : std::nullopt;
-    const auto rate = is_pair ? base::as_number(move[1]) : std::nullopt;
-    if (!distance || !rate) return value.clear();
-    value.push_back({*distance, *rate});
-  }
-}
 void read(const base::Json& json, std::string& value) {
   const std::string* text = base::as_text(json);
   value = text == nullptr ? "" : *text;
-}
-
-template <typename Value>
-void write(base::Json& json, const Value& value) {
-  json = value;
-}
-void write(base::Json& json, const std::vector<MoveRate>& moves) {
-  json = base::Json::array();
-  for (const MoveRate& move : moves) json.push_back({move.distance, move.bytes_per_second});
 }
 
 }  // namespace
 
 base::Json to_json(const HostRates& rates) {
   base::Json json = base::Json::object();
-  visit_rates([&json](const char* name, const auto& value) { write(json[name], value); }, rates);
+  visit_rates([&json](const char* name, const auto& value) { json[name] = value; }, rates);
   return json;
 }
 
@@ -109,19 +73,10 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   chip.nominal_bytes = chip.usable_bytes = rates.memory / virtual_chips;
   chip.alignment = kCacheLine;
   chip.memory_bytes_per_second = rates.bytes_per_second * share;
-  chip.moves = shared_moves(rates.moves, virtual_chips);
-  chip.near = shared_distances(rates.near, virtual_chips);
-  chip.product_bytes_per_second = rates.product_bytes_per_second * share;
-  chip.product_wait = rates.product_wait;
-  chip.scores = {.exponentials = rates.scores.exponentials * share, .rows = rates.scores.rows * share};
-  chip.score_grads = {.exponentials = rates.score_grads.exponentials * share, .rows = rates.score_grads.rows * share};
-  chip.elementwise_per_second = rates.elementwise_per_second * share;
-  chip.reached.launch = rates.cores > virtual_chips ? rates.launch_seconds : 0;  // a chip of one core tells nobody
-  chip.reached.ssd = rates.ssd_flops / rates.matrix_flops;
-  chip.ssd_positions_per_second = rates.ssd_positions_per_second * share;
-  // One share for heads of every width: what they have beside their products has rates of its own.
-  if (rates.attention_flops > 0) chip.reached.attention[1] = rates.attention_flops / rates.matrix_flops;
-  if (rates.attention_grad_flops > 0) chip.reached.attention_grad[1] = rates.attention_grad_flops / rates.matrix_flops;
+  // One share for attention and state-space products, whatever the width of their heads.
+  const double scans = rates.scan_flops / rates.matrix_flops;
+  chip.reached.ssd = scans;
+  if (scans > 0) chip.reached.attention[1] = chip.reached.attention_grad[1] = scans;
   chip.reached.products = chip.reached.traffic = 1;  // rates are measured with the kernels that steps run
   // Kernels compute in f32 whatever they store.
   for (const char* dtype : {"f32", "bf16"}) chip.peak_flops[dtype] = rates.matrix_flops * share;
@@ -139,25 +94,8 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   fact("cores", std::to_string(rates.cores));
   fact("memory.nominal", std::to_string(rates.memory));
   fact("memory.bandwidth", text_of(rates.bytes_per_second));
-  for (const MoveRate& move : rates.moves)
-    fact("memory.moves." + std::to_string(move.distance), text_of(move.bytes_per_second));
-  fact("compute.near_products", std::to_string(rates.near.products));
-  fact("compute.near_attention", std::to_string(rates.near.attention));
-  fact("compute.near_attention_grad", std::to_string(rates.near.attention_grad));
-  fact("compute.near_ssd", std::to_string(rates.near.ssd));
   fact("compute.f32", text_of(rates.matrix_flops));
-  fact("compute.product_bytes", text_of(rates.product_bytes_per_second));
-  fact("compute.product_wait", text_of(rates.product_wait));
-  fact("compute.attention", text_of(rates.attention_flops));
-  fact("compute.attention_grad", text_of(rates.attention_grad_flops));
-  fact("compute.exponentials", text_of(rates.scores.exponentials));
-  fact("compute.score_rows", text_of(rates.scores.rows));
-  fact("compute.grad_exponentials", text_of(rates.score_grads.exponentials));
-  fact("compute.grad_score_rows", text_of(rates.score_grads.rows));
-  fact("compute.ssd", text_of(rates.ssd_flops));
-  fact("compute.ssd_positions", text_of(rates.ssd_positions_per_second));
-  fact("compute.elementwise", text_of(rates.elementwise_per_second));
-  fact("compute.launch", text_of(rates.launch_seconds));
+  fact("compute.scans", text_of(rates.scan_flops));
   chip.facts.push_back({"links.memory.latency", text_of(kWakeUp), "an estimate", rates.date});
   return chip;
 }

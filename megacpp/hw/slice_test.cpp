@@ -117,19 +117,8 @@ TEST(SliceTest, UnknownHardwareGetsTheNearestName) {
 
 TEST(SliceTest, ThisMachineIsSharedByItsVirtualChips) {
   const HostRates rates{.matrix_flops = 64e9,
-                        .product_bytes_per_second = 28e9,
-                        .product_wait = 1.5,
-                        .attention_flops = 32e9,
-                        .attention_grad_flops = 48e9,
-                        .scores = {.exponentials = 8e8, .rows = 8e7},
-                        .score_grads = {.exponentials = 4e8, .rows = 4e7},
-                        .ssd_flops = 16e9,
-                        .ssd_positions_per_second = 8e9,
-                        .elementwise_per_second = 4e9,
+                        .scan_flops = 16e9,
                         .bytes_per_second = 40e9,
-                        .moves = {{4096, 80e9}, {8192, 40e9}},
-                        .near = {.products = 6000, .attention = 8000, .attention_grad = 10000, .ssd = 12000},
-                        .launch_seconds = 1e-5,
                         .cores = 2,
                         .memory = 8 << 20};
   int asked = 0;
@@ -138,32 +127,15 @@ TEST(SliceTest, ThisMachineIsSharedByItsVirtualChips) {
   EXPECT_EQ(four.chips(), 4);
   EXPECT_EQ(four.hosts(), 1);
   EXPECT_EQ(four.chip.peak("f32"), 16e9);
-  EXPECT_EQ(four.chip.product_bytes_per_second, 7e9);
-  EXPECT_EQ(four.chip.product_wait, 1.5);
-  EXPECT_EQ(four.chip.scores.exponentials, 2e8);
-  EXPECT_EQ(four.chip.scores.rows, 2e7);
-  EXPECT_EQ(four.chip.score_grads.exponentials, 1e8);
-  EXPECT_EQ(four.chip.score_grads.rows, 1e7);
   EXPECT_EQ(four.chip.reached.ssd, 0.25) << "of the rate of products";
-  EXPECT_EQ(four.chip.ssd_positions_per_second, 2e9);
-  EXPECT_EQ(four.chip.reached.attention, (std::map<int64_t, double>{{1, 0.5}}));
-  EXPECT_EQ(four.chip.reached.attention_grad, (std::map<int64_t, double>{{1, 0.75}}));
-  ASSERT_EQ(four.chip.moves.size(), 2U);
-  EXPECT_EQ(four.chip.moves[0].distance, 1024) << "while the others touch as many";
-  EXPECT_EQ(four.chip.moves[0].bytes_per_second, 20e9);
-  EXPECT_EQ(four.chip.near.products, 1500);
-  EXPECT_EQ(four.chip.near.attention, 2000);
-  EXPECT_EQ(four.chip.near.attention_grad, 2500);
-  EXPECT_EQ(four.chip.near.ssd, 3000);
-  EXPECT_EQ(four.chip.fact("memory.moves.4096")->value, "8e+10");
-  EXPECT_EQ(four.chip.elementwise_per_second, 1e9);
+  EXPECT_EQ(four.chip.reached.attention, (std::map<int64_t, double>{{1, 0.25}}));
+  EXPECT_EQ(four.chip.reached.attention_grad, four.chip.reached.attention);
+  EXPECT_EQ(four.chip.fact("compute.scans")->value, "1.6e+10");
   EXPECT_EQ(four.chip.memory_bytes_per_second, 10e9);
-  EXPECT_EQ(four.chip.reached.launch, 0) << "two cores for four chips: none has a second one to wake";
   EXPECT_EQ(four.chip.usable_bytes, 2 << 20);
   EXPECT_EQ(four.chip.link("memory")->bytes_per_second, 5e9);
   const Slice whole = parse_target("host", options);
   EXPECT_EQ(whole.chips(), 1);
-  EXPECT_EQ(whole.chip.reached.launch, 1e-5);
   EXPECT_EQ(whole.name, "host:1");
   EXPECT_EQ(asked, 2);
   parse_target("v6e:2x2", options);
@@ -187,20 +159,6 @@ TEST(SliceTest, ADeviceHasItsShareOfAChip) {
   EXPECT_EQ(device.peak("bf16"), 2307e12 / 2);
   EXPECT_EQ(device.memory_bytes_per_second, 7380e9 / 2);
   EXPECT_EQ(device.devices, 1);
-  Chip with_rate = chip;
-  with_rate.product_bytes_per_second = with_rate.elementwise_per_second = 16e9;
-  with_rate.scores = with_rate.score_grads = {.exponentials = 8e9, .rows = 8e8};
-  with_rate.moves = {{.distance = 4096, .bytes_per_second = 80e9}, {.distance = 1, .bytes_per_second = 40e9}};
-  with_rate.near.products = 4096;
-  const Chip shared = device_of(with_rate);
-  EXPECT_EQ(shared.moves[0].distance, 4096 / chip.devices) << "the other one touches as many";
-  EXPECT_EQ(shared.moves[0].bytes_per_second, 80e9 / static_cast<double>(chip.devices));
-  EXPECT_EQ(shared.moves[1].distance, 1) << "never none, which has no logarithm";
-  EXPECT_EQ(shared.near.products, 4096 / chip.devices);
-  EXPECT_EQ(device_of(with_rate).scores.exponentials, 8e9 / static_cast<double>(chip.devices));
-  EXPECT_EQ(device_of(with_rate).score_grads.rows, 8e8 / static_cast<double>(chip.devices));
-  EXPECT_EQ(device_of(with_rate).product_bytes_per_second, 16e9 / static_cast<double>(chip.devices));
-  EXPECT_EQ(device_of(with_rate).elementwise_per_second, 16e9 / static_cast<double>(chip.devices));
   EXPECT_EQ(device_of(target("v6e:2x2").chip).usable_bytes, 33'546'039'296);
 }
 

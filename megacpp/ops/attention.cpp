@@ -98,8 +98,7 @@ Cost attention_cost(const NodeView& view, double flops_per_product) {
   const int64_t pairs = placed ? placed->visible_pairs(mask, z.s, z.t) : mask.visible_pairs(z.s, z.t);
   const double scores = static_cast<double>(pairs) * static_cast<double>(z.b * z.heads);
   return {.flops = flops_per_product * scores * static_cast<double>(z.d),
-          .exponentials = scores,
-          .rows = static_cast<double>(z.b * z.heads * z.s)};
+          .exponentials = scores};
 }
 
 std::string_view if_blocked(const NodeView& view, std::string_view form) {

@@ -69,7 +69,6 @@ Cost cost_of(const LoopSizes& sizes, double flops_per_product, const PairTraffic
   return {
       .flops = flops_per_product * scores * static_cast<double>(sizes.z.d),
       .exponentials = scores,
-      .rows = static_cast<double>(sizes.z.b * sizes.z.heads * sizes.z.s),
       .bytes = std::max(0.0, static_cast<double>(pairs) * static_cast<double>(of_pair) - static_cast<double>(once))};
 }
 

@@ -157,8 +157,6 @@ TEST_P(CostTest, IsTheFormula) {
   const Cost cost = op.cost({row.operands, results, row.attrs});
   EXPECT_DOUBLE_EQ(cost.flops, row.flops);
   EXPECT_DOUBLE_EQ(cost.exponentials, row.exponentials);
-  EXPECT_EQ(cost.rows > 0, row.exponentials > 0);
-  EXPECT_EQ(cost.positions > 0, op.work == Work::ssd);
 }
 
 // XLA gets one product for each expert where rows are packed, and one of all where each has its own places.

@@ -71,17 +71,14 @@ struct GradArgs {
 
 struct Cost {
   double flops = 0;         // multiply and add count one each
-  double exponentials = 0;  // where they take their time beside products: one for every score of attention
-  double rows = 0;          // of such scores: the queries of all heads
-  double positions = 0;     // of state-space products, for all heads: what each takes beside its part of the products
+  double exponentials = 0;  // of attention: one for every score
   double bytes = 0;         // read and written beside taking operands and results once: by a loop, or between parts
 };
 
-/// Kinds of work that reach different shares of a chip's peak rates (hw::Reached; elementwise work has a rate of its
-/// own where it is known, else it is traffic).
+/// Kinds of work that reach different shares of a chip's peak rates (hw::Reached).
 enum class Work : uint8_t {
   traffic,      // reads and writes memory, and computes meanwhile
-  elementwise,  // the same with a program of operations for every element, which may take as long
+  elementwise,  // the same with a program of operations for every element
   product,
   attention,
   attention_grad,

@@ -81,8 +81,7 @@ Cost ssd_cost(const NodeView& view) {
   const SsdSizes z = ssd_sizes("ssd", view.operands, view.attrs);
   const int64_t q = std::min(view.attrs.integer("chunk"), z.seq);
   const int64_t per_position = q * z.state * z.groups + (q + 2 * z.state) * z.head_dim * z.heads();
-  return {.flops = 2.0 * static_cast<double>(z.batch() * z.seq) * static_cast<double>(per_position),
-          .positions = ssd_positions(z)};
+  return {.flops = 2.0 * static_cast<double>(z.batch() * z.seq) * static_cast<double>(per_position)};
 }
 
 // Of pairs that is the operand of their product with x; states are written, carried on and read by the next chunk.

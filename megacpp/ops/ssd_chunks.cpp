@@ -139,8 +139,6 @@ SsdSizes ssd_sizes(std::string_view op, const Types& operands, const ir::Attrs& 
   return sizes;
 }
 
-double ssd_positions(const SsdSizes& sizes) { return static_cast<double>(sizes.batch() * sizes.seq * sizes.heads()); }
-
 double ssd_bytes_between(const NodeView& view, const SsdSizes& z, const SsdTraffic& traffic) {
   const int64_t narrow = ir::dtype_bytes(view.operands[0].dtype), wide = ir::dtype_bytes(ir::DType::f32);
   const int64_t q = std::min(view.attrs.integer("chunk"), z.seq), positions = z.batch() * z.seq;

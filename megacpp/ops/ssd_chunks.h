@@ -35,8 +35,6 @@ SsdSizes ssd_sizes(std::string_view op, const Types& operands, const ir::Attrs& 
 /// Raises E1301 unless there are `count` operands, or one more that fits as positions.
 void require_ssd_positions(std::string_view op, const Types& operands, size_t count);
 
-/// Of all heads.
-double ssd_positions(const SsdSizes& sizes);
 
 /// How often kernels read or write a tensor: in the dtype of products, and in f32.
 struct SsdPasses {

@@ -207,8 +207,7 @@ Cost ssd_grad_cost(const NodeView& view) {
   const SsdSizes z = ssd_sizes("ssd_grad", view.operands, view.attrs);
   const int64_t q = std::min(view.attrs.integer("chunk"), z.seq);
   const int64_t per_position = 3 * q * z.state * z.groups + (2 * q + 5 * z.state) * z.head_dim * z.heads();
-  return {.flops = 2.0 * static_cast<double>(z.batch() * z.seq) * static_cast<double>(per_position),
-          .positions = ssd_positions(z)};
+  return {.flops = 2.0 * static_cast<double>(z.batch() * z.seq) * static_cast<double>(per_position)};
 }
 
 // Of pairs there are the scores with their decay and the terms of the log decay, each written for a product, and two

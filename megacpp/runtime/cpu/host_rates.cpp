@@ -2,6 +2,7 @@
 #include "megacpp/runtime/cpu/host_rates.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <ctime>
 #include <fstream>
@@ -46,32 +47,10 @@ void write(const hw::HostRates& rates, const std::filesystem::path& file) {
 
 // As in chip files, less than one a second divides to no usable time.
 bool is_rate(double rate) { return std::isfinite(rate) && rate >= 1; }
-bool is_rate_or_none(double rate) { return rate == 0 || is_rate(rate); }  // 0: takes no time that could be told
-bool is_within(double value, double most) { return value >= 0 && value <= most; }
 
-// Distances grow, and none is nothing.
-bool are_plausible(const std::vector<hw::MoveRate>& moves) {
-  int64_t before = 0;
-  for (const hw::MoveRate& move : moves) {
-    if (move.distance <= before || !is_rate(move.bytes_per_second)) return false;
-    before = move.distance;
-  }
-  return !moves.empty();
-}
-
-bool are_plausible(const hw::NearDistances& near) {
-  return std::min({near.products, near.attention, near.attention_grad, near.ssd}) > 0;
-}
-
-// Earlier versions did not measure all of them.
+// An earlier version did not measure all of them.
 bool is_plausible(const hw::HostRates& rates) {
-  const auto needed = {rates.matrix_flops, rates.attention_flops,        rates.attention_grad_flops,
-                       rates.ssd_flops,    rates.elementwise_per_second, rates.bytes_per_second};
-  const auto optional = {rates.product_bytes_per_second, rates.scores.exponentials, rates.scores.rows,
-                         rates.score_grads.exponentials, rates.score_grads.rows,    rates.ssd_positions_per_second};
-  return std::ranges::all_of(needed, is_rate) && std::ranges::all_of(optional, is_rate_or_none) &&
-         are_plausible(rates.moves) && are_plausible(rates.near) && is_within(rates.product_wait, kLongestWait) &&
-         is_within(rates.launch_seconds, kLongestLaunch);
+  return std::ranges::all_of(std::array{rates.matrix_flops, rates.scan_flops, rates.bytes_per_second}, is_rate);
 }
 
 /// What is kept of this very machine; nothing where the file is missing, damaged or another's.
@@ -94,7 +73,7 @@ std::optional<hw::HostRates> read(const std::filesystem::path& file) {
 hw::HostRates measure_host_rates() {
   const PackingBuffers packing(available_threads());
   base::ThreadPool pool(available_threads());
-  hw::HostRates rates = measure_rates(pool, memory_bytes());
+  hw::HostRates rates = measure_rates(pool);
   rates.cores = available_threads();
   rates.memory = memory_bytes();
   rates.processor = this_processor().name();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What this machine can do, measured (measure.h) of each kind of work that steps are made of, with all threads. Takes
-// about three seconds and is kept in the user's cache, for as long as processor, number of cores and kernels of
+// about a second and is kept in the user's cache, for as long as processor, number of cores and kernels of
 // products stay the same.
 #pragma once
 

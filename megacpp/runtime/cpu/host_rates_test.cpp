@@ -25,17 +25,8 @@ hw::HostRates quick_rates() {
   static double measured = 0;
   ++measured;
   return {.matrix_flops = 1e9 + measured,
-          .product_bytes_per_second = 1e9,
-          .attention_flops = 1e9,
-          .attention_grad_flops = 1e9,
-          .scores = {.exponentials = 1e8 + measured, .rows = 1e7},
-          .score_grads = {.exponentials = 1e8, .rows = 1e7},
-          .ssd_flops = 1e9,
-          .ssd_positions_per_second = 1e9,
-          .elementwise_per_second = 1e9,
+          .scan_flops = 1e9,
           .bytes_per_second = 1e9 + measured,
-          .moves = {{1 << 20, 2e9}, {1 << 24, 1e9 + measured}},
-          .near = {.products = 1 << 20, .attention = 1 << 21, .attention_grad = 1 << 22, .ssd = 1 << 21},
           .cores = available_threads(),
           .memory = 1 << 30,
           .processor = this_processor().name(),
@@ -69,40 +60,15 @@ TEST_F(HostRatesTest, MeasuringIsQuickAndPlausible) {
 #ifdef __SANITIZE_ADDRESS__  // kernels are tens of times slower
   EXPECT_LT(seconds, 120.0);
 #else  // three times the promise, for machines that are busy with other tests
-  EXPECT_LT(seconds, 9.0);
+  EXPECT_LT(seconds, 4.0);
 #endif
   EXPECT_EQ(rates.cores, available_threads());
   EXPECT_GT(rates.matrix_flops, 1e8);
   EXPECT_LT(rates.matrix_flops, 1e15);
-  for (const hw::ScoreRates& scores : {rates.scores, rates.score_grads}) {
-    EXPECT_GT(scores.exponentials, 1e5);
-    EXPECT_LT(scores.exponentials, 1e14);
-    EXPECT_GE(scores.rows, 0);
-  }
-  EXPECT_GE(rates.product_bytes_per_second, 0);
-  EXPECT_GE(rates.product_wait, 0);
-  EXPECT_LE(rates.product_wait, 100);
-  EXPECT_GT(rates.ssd_flops, 1e7);
-  EXPECT_LT(rates.ssd_flops, 1e15);
-  for (const double flops : {rates.attention_flops, rates.attention_grad_flops}) {
-    EXPECT_GT(flops, 1e7);
-    EXPECT_LT(flops, 1e15);
-  }
-  EXPECT_GE(rates.ssd_positions_per_second, 0);
-  ASSERT_GE(rates.moves.size(), 2U);
-  for (size_t i = 1; i < rates.moves.size(); ++i)
-    EXPECT_GE(rates.moves[i - 1].bytes_per_second, rates.moves[i].bytes_per_second) << "what is nearer is no slower";
-  for (const int64_t near : {rates.near.products, rates.near.attention, rates.near.attention_grad, rates.near.ssd}) {
-    EXPECT_GE(near, 1 << 20);
-    EXPECT_LE(near, 1 << 30);
-  }
-  EXPECT_EQ(rates.moves.back().bytes_per_second, rates.bytes_per_second);
-  EXPECT_GT(rates.elementwise_per_second, 1e6);
-  EXPECT_LT(rates.elementwise_per_second, 1e14);
+  EXPECT_GT(rates.scan_flops, 1e7);
+  EXPECT_LT(rates.scan_flops, 1e15);
   EXPECT_GT(rates.bytes_per_second, 1e8);
   EXPECT_LT(rates.bytes_per_second, 1e14);
-  EXPECT_GT(rates.launch_seconds, 0);
-  EXPECT_LT(rates.launch_seconds, 0.1);
   EXPECT_GT(rates.memory, 1 << 20);
   EXPECT_EQ(rates.date.size(), 10U);
 }
@@ -111,7 +77,6 @@ TEST_F(HostRatesTest, WhatWasMeasuredIsKept) {
   const hw::HostRates first = host_rates(file_);
   const std::string text = base::read_file(file_);
   EXPECT_EQ(host_rates(file_, quick_rates).matrix_flops, first.matrix_flops);
-  EXPECT_EQ(host_rates(file_, quick_rates).scores.exponentials, first.scores.exponentials);
   EXPECT_EQ(base::read_file(file_), text);
   renew_host_rates(file_, quick_rates);
   EXPECT_NE(base::read_file(file_), text);
@@ -131,52 +96,26 @@ TEST_F(HostRatesTest, AnotherMachinesFileAndADamagedOneAreReplaced) {
 TEST_F(HostRatesTest, WhatAnEarlierVersionDidNotMeasureIsMeasured) {
   host_rates(file_, quick_rates);
   const base::Json sound = base::parse_json(base::read_file(file_), base::Code::E1008, "rates");
-  for (const char* rate :
-       {"matrix_flops", "attention_flops", "attention_grad_flops", "ssd_flops", "elementwise_per_second",
-        "bytes_per_second", "moves", "near_products", "near_attention", "near_attention_grad", "near_ssd"}) {
+  for (const char* rate : {"matrix_flops", "scan_flops", "bytes_per_second"}) {
     base::Json older = sound;
     ASSERT_EQ(older.erase(rate), 1U);
     base::write_file_atomically(file_, base::to_text(older));
     host_rates(file_, quick_rates);
     const base::Json kept = base::parse_json(base::read_file(file_), base::Code::E1008, "rates");
     ASSERT_TRUE(kept.contains(rate)) << rate;
-    if (kept[rate].is_number())
-      EXPECT_GE(kept[rate].get<double>(), 1) << rate;
-    else
-      EXPECT_EQ(kept[rate].size(), 2U) << rate;
-  }
-}
-
-TEST_F(HostRatesTest, DamagedDistancesAreMeasuredAgain) {
-  const base::Json sound = hw::to_json(host_rates(file_, quick_rates));
-  for (const char* damaged :
-       {"[]", "3", "[[1,2e9],[1,1e9]]", "[[2,2e9],[1,1e9]]", "[[0,2e9]]", "[[1,0]]", "[[1]]", R"([["near",2e9]])",
-        "[[-1,2e9]]", "[[1,2e9],[2,1e9],[3]]", "[[1,NaN],[2,1e9]]", "[[1,Infinity],[2,1e9]]"}) {
-    base::write_file_atomically(file_, text_with(sound, "moves", damaged));
-    EXPECT_EQ(host_rates(file_, quick_rates).moves.size(), 2U) << damaged;
-    EXPECT_EQ(hw::host_rates_of(base::parse_json(base::read_file(file_), base::Code::E1008, "file")).moves.size(), 2U)
-        << damaged;
+    EXPECT_GE(kept[rate].get<double>(), 1) << rate;
   }
 }
 
 TEST_F(HostRatesTest, RatesThatWouldDivideToInfinityAreMeasuredAgain) {
   const base::Json sound = hw::to_json(host_rates(file_, quick_rates));
-  for (const char* rate :
-       {"matrix_flops", "product_bytes_per_second", "exponentials_per_second", "grad_score_rows_per_second",
-        "attention_flops", "ssd_flops", "ssd_positions_per_second", "elementwise_per_second", "bytes_per_second"}) {
+  for (const char* rate : {"matrix_flops", "scan_flops", "bytes_per_second"}) {
     ASSERT_TRUE(sound.contains(rate));
     for (const char* damaged : {"1e-300", "-1", "NaN", "Infinity", "null", R"("fast")"}) {
       base::write_file_atomically(file_, text_with(sound, rate, damaged));
       const double measured = hw::to_json(host_rates(file_, quick_rates))[rate].get<double>();
       EXPECT_TRUE(std::isfinite(measured) && measured >= 1) << rate << " " << damaged;
     }
-  }
-  for (const char* damaged : {"-1", "1e9", "NaN", "[]"}) {
-    base::write_file_atomically(file_, text_with(sound, "product_wait", damaged));
-    EXPECT_LE(host_rates(file_, quick_rates).product_wait, 100);
-    EXPECT_GE(host_rates(file_, quick_rates).product_wait, 0);
-    base::write_file_atomically(file_, text_with(sound, "launch_seconds", damaged));
-    EXPECT_EQ(host_rates(file_, quick_rates).launch_seconds, 0) << "as quick_rates() has it";
   }
 }
 
