@@ -36,6 +36,10 @@ std::string numbered(size_t index, std::string_view name) {
   return (number.size() < 2 ? "0" : "") + number + "-" + std::string(name);
 }
 
+std::string file_of(const Pass& pass, size_t index) {
+  return numbered(index, pass.name) + (pass.text ? ".txt" : ".ir");
+}
+
 base::Decision applies(const Pass& pass, const Compilation& run) {
   return pass.applies ? pass.applies(run) : base::Decision::yes();
 }
@@ -72,14 +76,15 @@ void check_without(const std::vector<Pass>& passes, const std::vector<std::strin
   }
 }
 
-// What passes leave, as text in files; nothing is dumped where they are empty.
-struct Dump {
-  std::function<void(const std::string& file, const std::string& text)> write = {};
-  std::function<void(const std::string& file)> remove = {};
-};
-
 struct DumpedText {
   std::string file, text;
+};
+
+// A compilation on its way through the list.
+struct Course {
+  Compilation& run;
+  ops::Form form = ops::Form::built;    // of its programs
+  std::vector<DumpedText> dumped = {};  // what each pass has left, where that is wanted
 };
 
 void verify_all(const Compilation& run, ops::Form form) {
@@ -97,92 +102,75 @@ bool needs_more(const Compiled& compiled, const Compiled& than) {
 
 class PassRunner {
  public:
-  PassRunner(const std::vector<Pass>& passes, const Options& options)
-      : passes_(passes), without_(options.without), after_pass_(options.after_pass) {}
+  PassRunner(const std::vector<Pass>& passes, const Options& options) : passes_(passes), options_(options) {}
 
-  enum class Check : uint8_t { every_pass, nothing };
-
-  // Those from `first` on; programs have the form `form` before. The form that they have in the end.
-  ops::Form run_from(size_t first, ops::Form form, Compilation& run, const Dump& dump, Check check) const {
+  // Those from `first` on.
+  void run_from(size_t first, Course& course) const {
     for (size_t i = first; i < passes_.size(); ++i) {
       const Pass& pass = passes_[i];
-      if (!applies(pass, run) || std::ranges::find(without_, pass.name) != without_.end()) continue;
-      if (pass.holds_more && pass.holds_more(run)) return run_with_and_without(i, form, run, dump, check);
-      form = pass.leaves.value_or(form);
-      look_at(i, form, base::seconds_of([&] { pass.run(run); }), run, dump, check);
+      const bool is_off = std::ranges::find(options_.without, pass.name) != options_.without.end();
+      if (is_off || !applies(pass, course.run)) continue;
+      if (pass.holds_more && pass.holds_more(course.run)) return run_with_and_without(i, course);
+      run_pass(i, course);
     }
-    return form;
   }
 
  private:
-  std::string file_of(size_t i) const { return numbered(i, passes_[i].name) + (passes_[i].text ? ".txt" : ".ir"); }
+  void run_pass(size_t i, Course& course) const {
+    const double seconds = base::seconds_of([&] { passes_[i].run(course.run); });
+    course.form = passes_[i].leaves.value_or(course.form);
+    look_at(i, seconds, course);
+  }
 
   // Verifies, times and dumps what pass i has left.
-  void look_at(size_t i, ops::Form form, double seconds, Compilation& run, const Dump& dump, Check check) const {
+  void look_at(size_t i, double seconds, Course& course) const {
     const Pass& pass = passes_[i];
     PassTime time{.name = numbered(i, pass.name), .seconds = seconds};
-    const std::vector<const ir::Graph*> graphs = graphs_of(run);
+    const std::vector<const ir::Graph*> graphs = graphs_of(course.run);
     for (const ir::Graph* graph : graphs) time.nodes += graph->nodes().size();
-    if (!pass.text && check == Check::every_pass)
-      time.verify_seconds = base::seconds_of([&] { verify_all(run, form); });
-    run.compiled.passes.push_back(time);
-    if (after_pass_) after_pass_(pass.name);
-    if (dump.write) dump.write(file_of(i), pass.text ? pass.text(run) : text_of(graphs));
+    if (!pass.text && options_.verify == Verify::every_pass)
+      time.verify_seconds = base::seconds_of([&] { verify_all(course.run, course.form); });
+    course.run.compiled.passes.push_back(time);
+    if (options_.after_pass) options_.after_pass(pass.name);
+    if (options_.dump_dir)
+      course.dumped.push_back({file_of(pass, i), pass.text ? pass.text(course.run) : text_of(graphs)});
   }
 
-  // Pass i, which will hold more, and the rest of the list. What the rest makes of programs as they were before the
-  // pass is dumped only if it stays, instead of what was dumped of the others.
-  ops::Form run_with_and_without(size_t i, ops::Form before, Compilation& run, const Dump& dump, Check check) const {
-    const Pass& pass = passes_[i];
-    const ops::Form form = pass.leaves.value_or(before);
-    const size_t own = run.compiled.passes.size();  // its place among those that ran
-    Compilation without = run;
-    look_at(i, form, base::seconds_of([&] { pass.run(run); }), run, dump, check);
-    ops::Form last = run_from(i + 1, form, run, dump, check);
-    std::vector<DumpedText> kept;
-    const Dump keeping = keeping_texts(dump, kept);
-    look_at(i, form, 0, without, keeping, Check::nothing);
-    const ops::Form last_without = run_from(i + 1, form, without, keeping, Check::nothing);
-    double verify_seconds = 0;
-    if (needs_more(run.compiled, without.compiled)) {
-      std::swap(run.compiled, without.compiled);
-      last = last_without;
-      if (check == Check::every_pass) verify_seconds = base::seconds_of([&] { verify_all(run, last); });
-      replace_dumps(i, dump, kept);
+  // Pass i, which will hold more, and the rest of the list; without the pass where a chip then needs less.
+  void run_with_and_without(size_t i, Course& course) const {
+    const size_t own = course.run.compiled.passes.size();  // its place among those that ran
+    Compilation unchanged = course.run;
+    Course without{unchanged, passes_[i].leaves.value_or(course.form), course.dumped};
+    run_pass(i, course);
+    run_from(i + 1, course);
+    look_at(i, 0, without);
+    run_from(i + 1, without);
+    if (needs_more(course.run.compiled, unchanged.compiled)) {
+      std::swap(course.run.compiled, unchanged.compiled);
+      course.form = without.form;
+      course.dumped = std::move(without.dumped);
     }
-    PassTime& time = run.compiled.passes[own];
-    time.verify_seconds += verify_seconds;
-    for (size_t dropped = own; dropped < without.compiled.passes.size(); ++dropped) {
-      time.seconds += without.compiled.passes[dropped].seconds;
-      time.verify_seconds += without.compiled.passes[dropped].verify_seconds;
+    PassTime& time = course.run.compiled.passes[own];
+    for (size_t dropped = own; dropped < unchanged.compiled.passes.size(); ++dropped) {
+      time.seconds += unchanged.compiled.passes[dropped].seconds;
+      time.verify_seconds += unchanged.compiled.passes[dropped].verify_seconds;
     }
-    return last;
-  }
-
-  // Of passes from i on. One that ran before may have had nothing to do now.
-  void replace_dumps(size_t i, const Dump& dump, const std::vector<DumpedText>& kept) const {
-    if (!dump.write) return;
-    for (size_t j = i; j < passes_.size(); ++j) dump.remove(file_of(j));
-    for (const auto& [file, text] : kept) dump.write(file, text);
-  }
-
-  // Writes nothing yet.
-  static Dump keeping_texts(const Dump& dump, std::vector<DumpedText>& kept) {
-    if (!dump.write) return {};
-    return {.write =
-                [&kept](const std::string& file, const std::string& text) {
-                  kept.push_back({file, text});
-                },
-            .remove =
-                [&kept](const std::string& file) {
-                  std::erase_if(kept, [&file](const DumpedText& dumped) { return dumped.file == file; });
-                }};
   }
 
   const std::vector<Pass>& passes_;
-  const std::vector<std::string>& without_;
-  const std::function<void(std::string_view)>& after_pass_;
+  const Options& options_;
 };
+
+// Without what the list has left there before.
+void make_dump_folder(const std::filesystem::path& folder, const std::vector<Pass>& passes) {
+  base::make_folder(folder);
+  std::error_code ignored;  // most are not there
+  for (size_t i = 0; i < passes.size(); ++i) std::filesystem::remove(folder / file_of(passes[i], i), ignored);
+}
+
+void write_dumps(const std::filesystem::path& folder, const std::vector<DumpedText>& dumped) {
+  for (const auto& [file, text] : dumped) base::write_file_atomically(folder / file, text);
+}
 
 }  // namespace
 
@@ -196,23 +184,17 @@ std::function<void(Compilation&)> each(std::function<ir::Graph(const ir::Graph&)
 
 void run_passes(const std::vector<Pass>& passes, const Options& options, Compilation& run) {
   check_without(passes, options.without, run);
-  Dump dump;
-  if (options.dump_dir) {
-    const std::filesystem::path& folder = *options.dump_dir;
-    base::make_folder(folder);
-    dump.write = [&folder](const std::string& file, const std::string& text) {
-      base::write_file_atomically(folder / file, text);
-    };
-    dump.remove = [&folder](const std::string& file) {
-      std::error_code ignored;  // most are not there
-      std::filesystem::remove(folder / file, ignored);
-    };
+  if (options.dump_dir) make_dump_folder(*options.dump_dir, passes);
+  Course course{run};
+  try {
+    PassRunner(passes, options).run_from(0, course);
+  } catch (...) {
+    if (options.dump_dir) write_dumps(*options.dump_dir, course.dumped);  // what the failing pass got
+    throw;
   }
-  using Check = PassRunner::Check;
-  const Check check = options.verify == Verify::every_pass ? Check::every_pass : Check::nothing;
-  const ops::Form form = PassRunner(passes, options).run_from(0, ops::Form::built, run, dump, check);
+  if (options.dump_dir) write_dumps(*options.dump_dir, course.dumped);
   if (options.verify == Verify::result && !run.compiled.passes.empty())
-    run.compiled.passes.back().verify_seconds += base::seconds_of([&] { verify_all(run, form); });
+    run.compiled.passes.back().verify_seconds += base::seconds_of([&] { verify_all(run, course.form); });
 }
 
 }  // namespace megacpp::compile

@@ -43,8 +43,8 @@ int64_t most_growth(int64_t bytes);
 std::function<void(Compilation&)> each(std::function<ir::Graph(const ir::Graph&)> rewrite);
 
 /// Runs the list in order, without those that do not apply or are switched off. E1007 as Options::without says. The
-/// time of what was run and dropped is that of the pass which it was run for. Of a list that ran without what a pass
-/// did only the end is verified, and only if it stays: switched off by name, every pass is.
+/// time of what was run and dropped is that of the pass which it was run for. Dumps are of what stays, and the list's
+/// only ones in their folder.
 void run_passes(const std::vector<Pass>& passes, const Options& options, Compilation& run);
 
 }  // namespace megacpp::compile
