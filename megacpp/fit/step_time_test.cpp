@@ -459,7 +459,7 @@ TEST(StepTimeTest, TheScheduleDecidesTheBubble) {
 TEST(StepTimeTest, KernelsThatRunTogetherAreLaunchedOnce) {
   const std::vector<std::string> bf16 = {"train.precision=bf16"};
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", bf16);
-  Assumptions assumptions = test_assumptions("h200:1");
+  Assumptions assumptions = testing_support::test_assumptions("h200:1");
   assumptions.kernels_run_there = true;
   assumptions.slice.chip.reached.launch = 1;
   const Estimate estimate = make_estimate(recipe, assumptions);

@@ -11,17 +11,17 @@
 #include "megacpp/ir/mesh.h"
 #include "megacpp/ir/text.h"
 #include "megacpp/memory/memory_plan.h"
-#include "megacpp/ops/collective_reference.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/host_copy.h"
-#include "megacpp/ops/spmd_evaluator.h"
 #include "megacpp/schedule/bucket_collectives.h"
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/offload_activations.h"
 #include "megacpp/schedule/order.h"
 #include "megacpp/schedule/overlap_collectives.h"
 #include "megacpp/schedule/remove_dead.h"
+#include "tests/support/collective_reference.h"
 #include "tests/support/random_collectives.h"
+#include "tests/support/spmd_evaluator.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp::memory {
@@ -93,7 +93,7 @@ class ChipArenas {
     std::vector<Tensors> results;
     for (size_t chip = 0; chip < kChips; ++chip) {
       results.push_back(ops::op_def(node.op).is_collective
-                            ? ops::evaluate_collective(node.op, operands, chip, node.attrs)
+                            ? testing_support::evaluate_collective(node.op, operands, chip, node.attrs)
                             : ops::evaluate_op(node.op, operands[chip], node.attrs));
       for (Tensor& result : results.back())
         for (double& element : result.data) element = ops::round_to(result.type.dtype, element);

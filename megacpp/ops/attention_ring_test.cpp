@@ -10,7 +10,7 @@
 
 #include "megacpp/ops/attention_mask.h"
 #include "megacpp/ops/evaluator.h"
-#include "megacpp/ops/spmd_evaluator.h"
+#include "tests/support/spmd_evaluator.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp::ops {
@@ -150,13 +150,14 @@ class FakeContext : public PartitionContext {
     std::vector<std::map<std::string, Tensor>> inputs(static_cast<size_t>(mesh_.chips()));
     for (size_t chip = 0; chip < inputs.size(); ++chip)
       for (const auto& [name, asked] : asked_)
-        inputs[chip][name] = shard(operands[asked.operand], asked.sharding, mesh_, static_cast<int64_t>(chip));
-    const auto outputs = evaluate_spmd(graph_, mesh_, inputs, Rounding::none);
+        inputs[chip][name] =
+            testing_support::shard(operands[asked.operand], asked.sharding, mesh_, static_cast<int64_t>(chip));
+    const auto outputs = testing_support::evaluate_spmd(graph_, mesh_, inputs, Rounding::none);
     std::vector<Tensor> whole;
     for (size_t r = 0; r < results.size(); ++r) {
       std::vector<Tensor> parts;
       for (const auto& of_chip : outputs) parts.push_back(of_chip.at(std::to_string(r)));
-      whole.push_back(unshard(parts, view_.results[r].shape, results[r].sharding, mesh_));
+      whole.push_back(testing_support::unshard(parts, view_.results[r].shape, results[r].sharding, mesh_));
     }
     return whole;
   }

@@ -2,7 +2,7 @@
 // Ops of a per-chip program that reach other chips or depend on which chip runs them. The group is the chips that
 // differ along the mesh axes of attribute `axes` ("data+expert"), in the order of Mesh::group; `parts` is its size, so
 // that types follow without the mesh. An optional text `cause` says why the compiler placed the node. The partitioner
-// places these ops; what they compute stands in collective_reference.cpp.
+// places these ops; what they compute stands in tests/support/collective_reference.h.
 #include "megacpp/base/error.h"
 #include "megacpp/ops/collective_start.h"
 #include "megacpp/ops/factor_spec.h"

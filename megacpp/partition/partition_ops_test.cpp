@@ -10,8 +10,8 @@
 #include "megacpp/ir/text.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/ops/spmd_evaluator.h"
 #include "megacpp/partition/partition.h"
+#include "tests/support/spmd_evaluator.h"
 
 namespace megacpp::partition {
 namespace {
@@ -87,15 +87,15 @@ void expect_same(const Case& c, const std::vector<ir::Sharding>& inputs, const s
     const std::string name = "x" + std::to_string(i);
     whole_inputs.emplace(name, operands[i]);
     for (int64_t chip = 0; chip < kMesh.chips(); ++chip)
-      chip_inputs[static_cast<size_t>(chip)].emplace(name, ops::shard(operands[i], inputs[i], kMesh, chip));
+      chip_inputs[static_cast<size_t>(chip)].emplace(name, testing_support::shard(operands[i], inputs[i], kMesh, chip));
   }
   const auto wanted = ops::evaluate(whole, whole_inputs, ops::Rounding::none);
-  const auto got = ops::evaluate_spmd(parts.graph, kMesh, chip_inputs, ops::Rounding::none);
+  const auto got = testing_support::evaluate_spmd(parts.graph, kMesh, chip_inputs, ops::Rounding::none);
   for (const auto& [name, tensor] : wanted) {
     std::vector<Tensor> per_chip;
     for (const auto& chip : got) per_chip.push_back(chip.at(name));
     const Placement& placement = parts.outputs.at(name);
-    const Tensor joined = ops::unshard(per_chip, tensor.type.shape, placement.sharding, kMesh);
+    const Tensor joined = testing_support::unshard(per_chip, tensor.type.shape, placement.sharding, kMesh);
     for (int64_t e = 0; e < tensor.elements(); ++e)
       ASSERT_NEAR(joined[e], tensor[e], 1e-9 * (1.0 + std::fabs(tensor[e])))
           << name << "[" << e << "]\n"

@@ -7,7 +7,6 @@
 #include <functional>
 
 #include "megacpp/ir/text.h"
-#include "megacpp/ops/spmd_evaluator.h"
 #include "megacpp/ops/verify.h"
 #include "megacpp/schedule/decompose.h"
 #include "megacpp/schedule/fold_accumulation.h"
@@ -20,6 +19,7 @@
 #include "megacpp/schedule/remove_dead.h"
 #include "tests/support/plain_target.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/spmd_evaluator.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp::schedule {
@@ -250,8 +250,8 @@ TEST(PassesTest, CollectivesAreKernelsOfTheirOwn) {
   std::vector<std::map<std::string, ops::Tensor>> inputs;
   for (int chip = 0; chip < 3; ++chip)
     inputs.push_back(testing_support::random_inputs(before, "chip" + std::to_string(chip)));
-  const auto wanted = ops::evaluate_spmd(before, mesh, inputs, ops::Rounding::none);
-  const auto got = ops::evaluate_spmd(after, mesh, inputs, ops::Rounding::none);
+  const auto wanted = testing_support::evaluate_spmd(before, mesh, inputs, ops::Rounding::none);
+  const auto got = testing_support::evaluate_spmd(after, mesh, inputs, ops::Rounding::none);
   for (size_t chip = 0; chip < 3; ++chip)
     for (const auto& [name, tensor] : wanted[chip])
       EXPECT_TRUE(testing_support::is_close(got[chip].at(name), tensor, 1e-12)) << name << "\n" << ir::print(after);

@@ -14,7 +14,6 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/ir/text.h"
-#include "megacpp/ops/spmd_evaluator.h"
 #include "megacpp/ops/verify.h"
 #include "megacpp/partition/partition.h"
 #include "megacpp/schedule/bucket_collectives.h"
@@ -28,6 +27,7 @@
 #include "megacpp/schedule/recompute_cheap.h"
 #include "megacpp/schedule/split_loss.h"
 #include "tests/golden/golden_file.h"
+#include "tests/support/spmd_evaluator.h"
 #include "tests/support/tensors.h"
 #include "tests/support/two_chips.h"
 
@@ -85,14 +85,14 @@ void expect_same_as_whole(const ir::Graph& whole, const partition::Partitioned& 
   std::vector<std::map<std::string, Tensor>> chip_inputs(chips);
   for (const auto& [name, tensor] : inputs)
     for (size_t chip = 0; chip < chips; ++chip)
-      chip_inputs[chip].emplace(name,
-                                ops::shard(tensor, parts.inputs.at(name).sharding, mesh, static_cast<int64_t>(chip)));
+      chip_inputs[chip].emplace(
+          name, testing_support::shard(tensor, parts.inputs.at(name).sharding, mesh, static_cast<int64_t>(chip)));
   const auto wanted = ops::evaluate(whole, inputs, ops::Rounding::none);
-  const auto got = ops::evaluate_spmd(parts.graph, mesh, chip_inputs, ops::Rounding::none);
+  const auto got = testing_support::evaluate_spmd(parts.graph, mesh, chip_inputs, ops::Rounding::none);
   for (const auto& [name, tensor] : wanted) {
     std::vector<Tensor> per_chip;
     for (const auto& chip : got) per_chip.push_back(chip.at(name));
-    const Tensor joined = ops::unshard(per_chip, tensor.type.shape, parts.outputs.at(name).sharding, mesh);
+    const Tensor joined = testing_support::unshard(per_chip, tensor.type.shape, parts.outputs.at(name).sharding, mesh);
     EXPECT_TRUE(testing_support::is_close(joined, tensor, 1e-9)) << name << "\n" << ir::print(parts.graph);
   }
 }

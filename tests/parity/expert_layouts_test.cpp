@@ -8,9 +8,9 @@
 #include "megacpp/autodiff/differentiate.h"
 #include "megacpp/blocks/block.h"
 #include "megacpp/blocks/feed_forward.h"
-#include "megacpp/ops/spmd_evaluator.h"
 #include "megacpp/partition/partition.h"
 #include "tests/support/expert_configs.h"
+#include "tests/support/spmd_evaluator.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp {
@@ -139,12 +139,13 @@ TEST_P(ExpertLayoutsTest, GivesTheSameAsOneChip) {
   std::vector<std::map<std::string, Tensor>> per_chip(static_cast<size_t>(mesh.chips()));
   for (size_t chip = 0; chip < per_chip.size(); ++chip)
     for (const auto& [name, tensor] : inputs)
-      per_chip[chip][name] = ops::shard(tensor, parts.inputs.at(name).sharding, mesh, static_cast<int64_t>(chip));
-  const auto got = ops::evaluate_spmd(parts.graph, mesh, per_chip, ops::Rounding::none);
+      per_chip[chip][name] =
+          testing_support::shard(tensor, parts.inputs.at(name).sharding, mesh, static_cast<int64_t>(chip));
+  const auto got = testing_support::evaluate_spmd(parts.graph, mesh, per_chip, ops::Rounding::none);
   for (const auto& [name, tensor] : wanted) {
     std::vector<Tensor> pieces;
     for (const auto& outputs : got) pieces.push_back(outputs.at(name));
-    const Tensor joined = ops::unshard(pieces, tensor.type.shape, parts.outputs.at(name).sharding, mesh);
+    const Tensor joined = testing_support::unshard(pieces, tensor.type.shape, parts.outputs.at(name).sharding, mesh);
     EXPECT_TRUE(testing_support::is_close(joined, tensor, 1e-9)) << name;
   }
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "megacpp/ir/text.h"
-#include "megacpp/ops/spmd_evaluator.h"
+#include "tests/support/spmd_evaluator.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp::testing_support {
@@ -18,8 +18,8 @@ inline void expect_same_on_two_chips(const ir::Graph& before, const ir::Graph& a
   const ir::Mesh mesh({{"x", 2}});
   std::vector<std::map<std::string, ops::Tensor>> inputs;
   for (int chip = 0; chip < 2; ++chip) inputs.push_back(random_inputs(before, "chip" + std::to_string(chip)));
-  const auto wanted = ops::evaluate_spmd(before, mesh, inputs, ops::Rounding::none);
-  const auto got = ops::evaluate_spmd(after, mesh, inputs, ops::Rounding::none);
+  const auto wanted = evaluate_spmd(before, mesh, inputs, ops::Rounding::none);
+  const auto got = evaluate_spmd(after, mesh, inputs, ops::Rounding::none);
   for (size_t chip = 0; chip < 2; ++chip)
     for (const auto& [name, tensor] : wanted[chip])
       ASSERT_TRUE(is_close(got[chip].at(name), tensor, 0.0)) << name << "\n" << ir::print(after);

@@ -5,7 +5,6 @@
 
 #include "megacpp/emit/module.h"
 #include "megacpp/ops/builder.h"
-#include "megacpp/ops/spmd_evaluator.h"
 #include "megacpp/runtime/pjrt/pjrt_backend.h"
 #include "megacpp/runtime/pjrt/program.h"
 #include "megacpp/runtime/pjrt/step_module.h"
@@ -13,6 +12,7 @@
 #include "megacpp/schedule/decompose.h"
 #include "tests/support/cpu_plugin.h"
 #include "tests/support/sample_cases.h"
+#include "tests/support/spmd_evaluator.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp::runtime::pjrt {
@@ -90,7 +90,7 @@ void expect_equals_reference(const Case& c, const ops::CompilerTraits& compiler 
   const ir::Graph graph = graph_of(c);
   std::vector<std::map<std::string, Tensor>> inputs;
   for (int64_t chip = 0; chip < mesh.chips(); ++chip) inputs.push_back(inputs_of(c, chip));
-  const auto wanted = ops::evaluate_spmd(graph, mesh, inputs, ops::Rounding::none);
+  const auto wanted = testing_support::evaluate_spmd(graph, mesh, inputs, ops::Rounding::none);
 
   std::vector<std::pair<std::string, ir::TensorType>> in, out;
   for (const ir::NodeId id : graph.inputs())

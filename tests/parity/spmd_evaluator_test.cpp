@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ops between chips mean: by hand on small numbers, and as what they are for: the same tensor lying otherwise
 // on the mesh.
-#include "megacpp/ops/spmd_evaluator.h"
+#include "tests/support/spmd_evaluator.h"
 
 #include <gtest/gtest.h>
 
@@ -17,8 +17,11 @@ namespace {
 using ir::DType;
 using ir::Mesh;
 using ir::Shape;
+using testing_support::evaluate_spmd;
 using testing_support::is_close;
 using testing_support::random_tensor;
+using testing_support::shard;
+using testing_support::unshard;
 using List = std::vector<int64_t>;
 using PerChip = std::vector<std::vector<Tensor>>;  // by chip: operands or results of one node
 

@@ -1,16 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/ops/spmd_evaluator.h"
+// Runs one per-chip program on all chips of a mesh in lockstep, with the ops' references: each node on every chip, then
+// the next. The answer every partitioned program, transport and runtime is compared with. Programs that send and
+// receive are refused: their stages run different programs.
+#pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "megacpp/base/error.h"
-#include "megacpp/ops/collective_reference.h"
+#include "megacpp/ir/graph.h"
+#include "megacpp/ir/mesh.h"
+#include "megacpp/ops/evaluator.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/tensor.h"
+#include "tests/support/collective_reference.h"
 
-namespace megacpp::ops {
-namespace {
+namespace megacpp::testing_support {
+namespace spmd {
 
+using ops::Rounding;
+using ops::Tensor;
 using Inputs = std::vector<std::map<std::string, Tensor>>;
 
 class Lockstep {
@@ -49,7 +62,8 @@ class Lockstep {
   }
 
   std::vector<Tensor> computed(const ir::Node& node, size_t chip) const {
-    if (!op_def(node.op).is_collective) return evaluate_op(node.op, operands_on(chip, node), node.attrs, rounding_);
+    if (!ops::op_def(node.op).is_collective)
+      return ops::evaluate_op(node.op, operands_on(chip, node), node.attrs, rounding_);
     const ir::Axes axes = ir::parse_axes(node.attrs.text("axes"), mesh_);
     const int64_t self = static_cast<int64_t>(chip);
     std::vector<std::vector<Tensor>> operands;  // by member
@@ -59,7 +73,7 @@ class Lockstep {
         evaluate_collective(node.op, operands, static_cast<size_t>(mesh_.index_in_group(self, axes)), node.attrs);
     if (rounding_ == Rounding::none) return results;
     for (Tensor& result : results)
-      for (double& element : result.data) element = round_to(result.type.dtype, element);
+      for (double& element : result.data) element = ops::round_to(result.type.dtype, element);
     return results;
   }
 
@@ -73,8 +87,8 @@ class Lockstep {
   std::vector<std::vector<Tensor>> values_;  // by chip, by value
 };
 
-std::vector<ir::LocalRange> ranges_of(const ir::Shape& whole, const ir::Sharding& sharding, const ir::Mesh& mesh,
-                                      int64_t chip) {
+inline std::vector<ir::LocalRange> ranges_of(const ir::Shape& whole, const ir::Sharding& sharding, const ir::Mesh& mesh,
+                                             int64_t chip) {
   std::vector<ir::LocalRange> ranges;
   for (size_t d = 0; d < whole.size(); ++d) ranges.push_back(ir::local_range(whole[d], sharding.dims[d], mesh, chip));
   return ranges;
@@ -87,18 +101,18 @@ void for_each_real(const ir::Shape& whole, const ir::Sharding& sharding, const i
   const ir::Shape part = ir::local_shape(whole, sharding, mesh);
   const std::vector<ir::LocalRange> ranges = ranges_of(whole, sharding, mesh, chip);
   int64_t i = -1;
-  for_each_index(part, [&](ir::Shape index) {
+  ops::for_each_index(part, [&](ir::Shape index) {
     ++i;
     for (size_t d = 0; d < index.size(); ++d) {
       if (index[d] >= ranges[d].count) return;
       index[d] += ranges[d].first;
     }
-    body(i, flat_index(index, whole));
+    body(i, ops::flat_index(index, whole));
   });
 }
 
 // The axes along which chips hold the same.
-ir::Axes replicated_axes(const ir::Sharding& sharding, const ir::Mesh& mesh) {
+inline ir::Axes replicated_axes(const ir::Sharding& sharding, const ir::Mesh& mesh) {
   ir::Axes axes;
   for (size_t a = 0; a < mesh.axes().size(); ++a) {
     const ir::AxisId axis = static_cast<ir::AxisId>(a);
@@ -109,7 +123,7 @@ ir::Axes replicated_axes(const ir::Sharding& sharding, const ir::Mesh& mesh) {
   return axes;
 }
 
-void check_agree(const Tensor& first, const Tensor& copy, int64_t which) {
+inline void check_agree(const Tensor& first, const Tensor& copy, int64_t which) {
   double largest = 0;
   for (const double element : first.data)
     if (std::isfinite(element)) largest = std::max(largest, std::fabs(element));
@@ -121,38 +135,45 @@ void check_agree(const Tensor& first, const Tensor& copy, int64_t which) {
   }
 }
 
-}  // namespace
+}  // namespace spmd
 
-std::vector<std::map<std::string, Tensor>> evaluate_spmd(
-    const ir::Graph& graph, const ir::Mesh& mesh, const std::vector<std::map<std::string, Tensor>>& inputs_per_chip,
-    Rounding rounding) {
-  return Lockstep(graph, mesh, rounding).run(inputs_per_chip);
+/// Inputs by chip and name; returns outputs by chip and name.
+inline std::vector<std::map<std::string, ops::Tensor>> evaluate_spmd(
+    const ir::Graph& graph, const ir::Mesh& mesh,
+    const std::vector<std::map<std::string, ops::Tensor>>& inputs_per_chip,
+    ops::Rounding rounding = ops::Rounding::to_dtype) {
+  return spmd::Lockstep(graph, mesh, rounding).run(inputs_per_chip);
 }
 
-Tensor shard(const Tensor& whole, const ir::Sharding& sharding, const ir::Mesh& mesh, int64_t chip) {
-  Tensor part = Tensor::zeros({whole.type.dtype, ir::local_shape(whole.type.shape, sharding, mesh)});
+/// What one chip stores of a tensor: its part, padded with zeros. Of the partial sums along unreduced axes, the chip at
+/// index 0 holds the value and the others zero.
+inline ops::Tensor shard(const ops::Tensor& whole, const ir::Sharding& sharding, const ir::Mesh& mesh, int64_t chip) {
+  ops::Tensor part = ops::Tensor::zeros({whole.type.dtype, ir::local_shape(whole.type.shape, sharding, mesh)});
   if (mesh.index_in_group(chip, sharding.unreduced) != 0) return part;
-  for_each_real(whole.type.shape, sharding, mesh, chip,
-                [&](int64_t local, int64_t global) { part[local] = whole[global]; });
+  spmd::for_each_real(whole.type.shape, sharding, mesh, chip,
+                      [&](int64_t local, int64_t global) { part[local] = whole[global]; });
   return part;
 }
 
-Tensor unshard(const std::vector<Tensor>& per_chip, const ir::Shape& whole, const ir::Sharding& sharding,
-               const ir::Mesh& mesh) {
+/// The tensor that the chips hold together: partial sums added up, padding dropped. Chips that should hold the same
+/// must agree within 1e-9 of the largest element.
+inline ops::Tensor unshard(const std::vector<ops::Tensor>& per_chip, const ir::Shape& whole,
+                           const ir::Sharding& sharding, const ir::Mesh& mesh) {
   MEGACPP_CHECK(static_cast<int64_t>(per_chip.size()) == mesh.chips())
       << "parts of " << per_chip.size() << " chips on " << to_string(mesh);
   const ir::TensorType part{per_chip[0].type.dtype, ir::local_shape(whole, sharding, mesh)};
-  const ir::Axes replicated = replicated_axes(sharding, mesh);
-  std::vector<Tensor> copies(static_cast<size_t>(mesh.size(replicated)), Tensor::zeros({part.dtype, whole}));
+  const ir::Axes replicated = spmd::replicated_axes(sharding, mesh);
+  std::vector<ops::Tensor> copies(static_cast<size_t>(mesh.size(replicated)), ops::Tensor::zeros({part.dtype, whole}));
   for (int64_t chip = 0; chip < mesh.chips(); ++chip) {
-    const Tensor& own = per_chip[static_cast<size_t>(chip)];
+    const ops::Tensor& own = per_chip[static_cast<size_t>(chip)];
     MEGACPP_CHECK(own.type == part) << "chip " << chip << " holds " << to_string(own.type) << ", wanted "
                                     << to_string(part) << " of " << ir::to_string(whole);
-    Tensor& copy = copies[static_cast<size_t>(mesh.index_in_group(chip, replicated))];
-    for_each_real(whole, sharding, mesh, chip, [&](int64_t local, int64_t global) { copy[global] += own[local]; });
+    ops::Tensor& copy = copies[static_cast<size_t>(mesh.index_in_group(chip, replicated))];
+    spmd::for_each_real(whole, sharding, mesh, chip,
+                        [&](int64_t local, int64_t global) { copy[global] += own[local]; });
   }
-  for (size_t c = 1; c < copies.size(); ++c) check_agree(copies[0], copies[c], static_cast<int64_t>(c));
+  for (size_t c = 1; c < copies.size(); ++c) spmd::check_agree(copies[0], copies[c], static_cast<int64_t>(c));
   return copies[0];
 }
 
-}  // namespace megacpp::ops
+}  // namespace megacpp::testing_support
