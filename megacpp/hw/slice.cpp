@@ -155,11 +155,6 @@ bool Slice::wraps(size_t dimension) const {
 
 int64_t Slice::links_along(size_t dimension) const { return sizes[dimension] - (wraps(dimension) ? 0 : 1); }
 
-int64_t Slice::ports_along(size_t dimension) const {
-  if (sizes[dimension] == 1) return 0;
-  return chip.slices.shape == SliceShape::torus && wraps(dimension) ? 2 : 1;
-}
-
 Slice parse_target(const std::string& text, const TargetOptions& options) {
   const Name name = split(text);
   if (name.chip == "host") return host_target(name, options);

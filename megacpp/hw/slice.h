@@ -32,8 +32,6 @@ struct Slice {
   bool wraps(size_t dimension) const;
   /// Links in one line of chips along a dimension; with a ring as many as chips.
   int64_t links_along(size_t dimension) const;
-  /// Ports every chip of such a line has in use: 2 in a ring, 1 in a line, whose ends have no more.
-  int64_t ports_along(size_t dimension) const;
 };
 
 struct TargetOptions {

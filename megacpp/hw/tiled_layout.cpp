@@ -206,8 +206,4 @@ TensorLayout forced_layout(const Chip& chip, std::string_view dtype, Shape shape
   return layout_in(chip, type, shape, Order(minor_to_major.begin(), minor_to_major.end()));
 }
 
-int64_t bytes_in_layout(const Chip& chip, std::string_view dtype, Shape shape, Shape minor_to_major) {
-  return forced_layout(chip, dtype, shape, minor_to_major).bytes;
-}
-
 }  // namespace megacpp::hw

@@ -39,7 +39,5 @@ int64_t value_bytes(const Chip& chip, std::string_view dtype, std::span<const in
 /// In a given order of dimensions, the minor one first. E1604 for what is no order of them.
 TensorLayout forced_layout(const Chip& chip, std::string_view dtype, std::span<const int64_t> shape,
                            std::span<const int64_t> minor_to_major);
-int64_t bytes_in_layout(const Chip& chip, std::string_view dtype, std::span<const int64_t> shape,
-                        std::span<const int64_t> minor_to_major);
 
 }  // namespace megacpp::hw

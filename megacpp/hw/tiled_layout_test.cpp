@@ -42,7 +42,7 @@ TEST(TiledLayoutTest, AForcedLayoutPadsAsItMust) {
   const Chip v6e = chip_named("v6e");
   const Numbers shape = {16, 1280, 40};
   EXPECT_EQ(argument_bytes(v6e, "bf16", shape), 1'638'400);
-  EXPECT_EQ(bytes_in_layout(v6e, "bf16", shape, Numbers{2, 1, 0}), 5'242'880);
+  EXPECT_EQ(forced_layout(v6e, "bf16", shape, Numbers{2, 1, 0}).bytes, 5'242'880);
   EXPECT_EQ(forced_layout(v6e, "bf16", shape, Numbers{2, 1, 0}).text, "bf16[16,1280,40]{2,1,0:T(8,128)(2,1)}");
 }
 
@@ -65,7 +65,7 @@ TEST(TiledLayoutTest, NoOrderPadsLessThanTheOneOfArguments) {
     const char* dtype = std::vector<const char*>{"f32", "bf16", "s8"}[random() % 3];
     int64_t least = INT64_MAX;
     do {
-      least = std::min(least, bytes_in_layout(v6e, dtype, shape, order));
+      least = std::min(least, forced_layout(v6e, dtype, shape, order).bytes);
     } while (std::next_permutation(order.begin(), order.end()));
     EXPECT_EQ(argument_bytes(v6e, dtype, shape), least);
   }
@@ -75,10 +75,10 @@ TEST(TiledLayoutTest, TheTileIsTheGenerations) {
   const Numbers rows = {6, 128};
   EXPECT_EQ(argument_bytes(chip_named("v6e"), "bf16", rows), 8 * 128 * 2);
   const Numbers more = {9, 128};
-  EXPECT_EQ(bytes_in_layout(chip_named("v6e"), "bf16", more, Numbers{1, 0}), 16 * 128 * 2);
+  EXPECT_EQ(forced_layout(chip_named("v6e"), "bf16", more, Numbers{1, 0}).bytes, 16 * 128 * 2);
   const Numbers many = {17, 128};
-  EXPECT_EQ(bytes_in_layout(chip_named("v6e"), "bf16", many, Numbers{1, 0}), 24 * 128 * 2);
-  EXPECT_EQ(bytes_in_layout(chip_named("tpu7x"), "bf16", many, Numbers{1, 0}), 32 * 128 * 2);
+  EXPECT_EQ(forced_layout(chip_named("v6e"), "bf16", many, Numbers{1, 0}).bytes, 24 * 128 * 2);
+  EXPECT_EQ(forced_layout(chip_named("tpu7x"), "bf16", many, Numbers{1, 0}).bytes, 32 * 128 * 2);
 }
 
 TEST(TiledLayoutTest, WithoutTilesBytesAreAligned) {
@@ -100,7 +100,7 @@ TEST(TiledLayoutTest, MistakesAreNamed) {
   EXPECT_EQ(problem_of(Code::E1604, [] { element_type("bfl6"); }).next, "did you mean 'bf16'?");
   const Numbers shape = {2, 3};
   for (const Numbers& order : {Numbers{0}, Numbers{0, 0}, Numbers{1, 2}, Numbers{-1, 0}, Numbers{2, 1, 0}})
-    EXPECT_EQ(problem_of(Code::E1604, [&] { bytes_in_layout(v6e, "f32", shape, order); }).next, "row-major is 1,0");
+    EXPECT_EQ(problem_of(Code::E1604, [&] { forced_layout(v6e, "f32", shape, order); }).next, "row-major is 1,0");
   for (const Numbers& large : {Numbers{int64_t{1} << 40, 1 << 20}, Numbers{-1}, Numbers{INT64_MAX}})
     problem_of(Code::E1604, [&] { argument_bytes(v6e, "f32", large); });
 }
