@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # megacpp_library(NAME x [SOURCES ...] [TESTS ...] [DEPS folder...] [LIBS external...] [OPTIONAL external...] [ONE_BY_ONE]
-#                 [ROWS_TOGETHER])
+#                 [ROWS_TOGETHER] [LEVEL -Og] [APART sub-folder LEVEL_APART -O3])
 #   The library megacpp::x of the folder megacpp/x and, when it has TESTS, the program x_test with ctest label unit.
 #   Files in a sub-folder named as an OPTIONAL external are built when that external was found, which also defines
 #   MEGACPP_HAS_<NAME> for everyone who uses the library. ONE_BY_ONE: MEGACPP_UNITY does not apply, as where files are
 #   alike and call their parts by the same names. ROWS_TOGETHER: the rows of a table of tests share a process, as where they
-#   are hundreds of quick ones or compare with the same run; see ListTests.cmake.
+#   are hundreds of quick ones or compare with the same run; see ListTests.cmake. LEVEL: its level of optimization in Release
+#   builds, in place of the preset's: -Og, which compiles in half the time of -O2, where neither a step nor a plan waits for
+#   the folder.
+#   APART: the files of that sub-folder are compiled with each other only, in every build at the level LEVEL_APART.
 # megacpp_test(NAME x SOURCES ... [DEPS folder...] [LIBS external...] [OPTIONAL external...] [LABEL unit] [ROWS_TOGETHER]
 #              [REPLACES_PARTS])
 #   A test program of its own, for what needs more folders than its subject may use; none when no source is left.
@@ -47,27 +50,37 @@ macro(megacpp_leave_out_missing)
   endforeach()
 endmacro()
 
-# Builds from nothing parse the standard library once. Daily builds do not: they have ccache, which works better without.
-function(megacpp_share_headers target)
+# Builds from nothing parse the headers of others once for every level of optimization, which g++ takes from the
+# precompiled header, not from the command line. Daily builds do not: they have ccache, which works better without.
+function(megacpp_share_headers target level)
   if(CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT MEGACPP_SANITIZE)
     return()
   endif()
-  if(target STREQUAL megacpp_base)
-    target_precompile_headers(${target} PRIVATE
-      <algorithm> <array> <functional> <map> <memory> <optional> <set> <sstream> <string> <string_view> <vector>)
-  else()
-    target_precompile_headers(${target} REUSE_FROM megacpp_base)
+  get_property(owner GLOBAL PROPERTY "MEGACPP_HEADERS_OF_LEVEL${level}")
+  if(owner)
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+    return()
   endif()
+  set_property(GLOBAL PROPERTY "MEGACPP_HEADERS_OF_LEVEL${level}" ${target})
+  target_precompile_headers(${target} PRIVATE
+    <algorithm> <array> <chrono> <cmath> <cstdint> <filesystem> <fmt/format.h> <fmt/ranges.h> <functional> <map> <memory>
+    <nlohmann/json.hpp> <optional> <set> <span> <sstream> <string> <string_view> <utility> <vector>)
 endfunction()
 
 # Files that are compiled together parse their headers once: a build from nothing takes half the time, a change of one
-# file compiles its batch. So names in anonymous namespaces are distinct within a folder, and within a test program.
-function(megacpp_compile_in_batches target)
-  if(MEGACPP_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 40)
-    # g++ takes the files of a batch for headers, in which types of an anonymous namespace would differ between users.
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+# file compiles its batch. So names in anonymous namespaces are distinct within a folder, and within a test program. The
+# batches of a target, of at most that many files, are alike in size.
+function(megacpp_compile_in_batches target most)
+  if(NOT MEGACPP_UNITY)
+    return()
   endif()
+  get_target_property(files ${target} SOURCES)
+  list(LENGTH files count)
+  math(EXPR batches "(${count} + ${most} - 1) / ${most}")
+  math(EXPR size "(${count} + ${batches} - 1) / ${batches}")
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+  # g++ takes the files of a batch for headers, in which types of an anonymous namespace would differ between users.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
 # The archives of libraries and of all below them, as megacpp_note_archives has noted them.
@@ -104,22 +117,46 @@ function(megacpp_prefer_archives target)
   endif()
 endfunction()
 
+# The files ${sources} of the library ${target} as objects of their own: one target has one level of optimization.
+function(megacpp_compile_apart target part level sources)
+  set(objects ${target}_${part})
+  add_library(${objects} OBJECT ${sources})
+  target_link_libraries(${objects} PRIVATE megacpp_flags ${ARGN})
+  target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_compile_features(${objects} PRIVATE cxx_std_20)
+  target_compile_definitions(${objects} PRIVATE $<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>)
+  target_compile_options(${objects} PRIVATE ${level})
+  megacpp_share_headers(${objects} "${level}")
+  megacpp_compile_in_batches(${objects} 28)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
+endfunction()
+
 function(megacpp_library)
-  cmake_parse_arguments(arg "ONE_BY_ONE;ROWS_TOGETHER" "NAME" "SOURCES;TESTS;DEPS;LIBS;OPTIONAL" ${ARGN})
+  cmake_parse_arguments(arg "ONE_BY_ONE;ROWS_TOGETHER" "NAME;LEVEL;APART;LEVEL_APART" "SOURCES;TESTS;DEPS;LIBS;OPTIONAL" ${ARGN})
   megacpp_check_order(${arg_NAME} ${arg_DEPS})
   megacpp_check_files(${arg_NAME} ${arg_SOURCES} ${arg_TESTS})
   megacpp_leave_out_missing()
   list(TRANSFORM arg_DEPS PREPEND megacpp::)
   list(TRANSFORM arg_LIBS PREPEND megacpp_external::)
 
+  set(sources_apart ${arg_SOURCES})
+  list(FILTER sources_apart INCLUDE REGEX "^${arg_APART}/")
+  if(arg_APART)
+    list(FILTER arg_SOURCES EXCLUDE REGEX "^${arg_APART}/")
+  endif()
+
   set(target megacpp_${arg_NAME})
   set(scope PUBLIC)
   if(arg_SOURCES)
     add_library(${target} STATIC ${arg_SOURCES})
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:megacpp_flags>)
-    megacpp_share_headers(${target})
+    if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+      set(arg_LEVEL "")
+    endif()
+    target_compile_options(${target} PRIVATE ${arg_LEVEL})
+    megacpp_share_headers(${target} "${arg_LEVEL}")
     if(NOT arg_ONE_BY_ONE)
-      megacpp_compile_in_batches(${target})
+      megacpp_compile_in_batches(${target} 28)
     endif()
   else()
     add_library(${target} INTERFACE)
@@ -130,6 +167,9 @@ function(megacpp_library)
   target_compile_features(${target} ${scope} cxx_std_20)
   target_include_directories(${target} ${scope} "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:include>")
   target_link_libraries(${target} ${scope} ${arg_DEPS} ${arg_LIBS} Threads::Threads)
+  if(sources_apart)
+    megacpp_compile_apart(${target} ${arg_APART} "${arg_LEVEL_APART}" "${sources_apart}" ${arg_DEPS} ${arg_LIBS})
+  endif()
   set_property(GLOBAL APPEND PROPERTY MEGACPP_LIBRARIES ${target})
   megacpp_note_archives(${target} ${arg_DEPS})
   foreach(optional IN LISTS arg_OPTIONAL)
@@ -146,7 +186,7 @@ function(megacpp_library)
   if(MEGACPP_TESTS AND arg_TESTS)
     megacpp_add_gtest(${arg_NAME}_test unit ${arg_TESTS})
     if(NOT arg_ONE_BY_ONE)
-      megacpp_compile_in_batches(${arg_NAME}_test)
+      megacpp_compile_in_batches(${arg_NAME}_test 14)
     endif()
     target_link_libraries(${arg_NAME}_test PRIVATE ${target})
     megacpp_prefer_archives(${arg_NAME}_test ${target})
@@ -171,7 +211,7 @@ function(megacpp_test)
   list(TRANSFORM arg_DEPS PREPEND megacpp::)
   list(TRANSFORM arg_LIBS PREPEND megacpp_external::)
   megacpp_add_gtest(${arg_NAME}_test ${arg_LABEL} ${arg_SOURCES})
-  megacpp_compile_in_batches(${arg_NAME}_test)
+  megacpp_compile_in_batches(${arg_NAME}_test 14)
   target_link_libraries(${arg_NAME}_test PRIVATE ${arg_DEPS} ${arg_LIBS})
   if(NOT arg_REPLACES_PARTS)
     megacpp_prefer_archives(${arg_NAME}_test ${arg_DEPS})
@@ -184,7 +224,7 @@ function(megacpp_bench)
   megacpp_check_files(megacpp_bench ${arg_SOURCES})
   list(TRANSFORM arg_DEPS PREPEND megacpp::)
   add_executable(megacpp_bench ${arg_SOURCES})
-  megacpp_compile_in_batches(megacpp_bench)
+  megacpp_compile_in_batches(megacpp_bench 28)
   target_link_libraries(megacpp_bench PRIVATE ${arg_DEPS} megacpp_flags megacpp_external::benchmark)
 endfunction()
 
@@ -221,7 +261,8 @@ function(megacpp_add_gtest target label)
     -Wno-array-bounds $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow> $<$<CONFIG:Release>:-O0 -g0>)
   if(target STREQUAL base_test)
     target_precompile_headers(${target} PRIVATE
-      <gtest/gtest.h> <algorithm> <functional> <map> <memory> <optional> <string> <vector>)
+      <gtest/gtest.h> <algorithm> <chrono> <filesystem> <fmt/format.h> <functional> <map> <memory> <nlohmann/json.hpp> <optional>
+      <set> <span> <sstream> <string> <string_view> <vector>)
   else()
     target_precompile_headers(${target} REUSE_FROM base_test)
   endif()

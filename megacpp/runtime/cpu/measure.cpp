@@ -26,7 +26,7 @@ constexpr double kSecondsOfTurn = 0.03;          // of each kind of work
 constexpr int64_t kRowsPerThread = 1024;         // tokens of a batch
 constexpr int64_t kMostRows = int64_t{1} << 16;  // where there are many threads
 constexpr int64_t kWidth = 256;                  // of a block
-constexpr int64_t kSequence = 256, kHeads = 4, kHead = 32, kState = 32, kChunk = 64;
+constexpr int64_t kSequence = 256, kHeads = 4, kHead = 32, kState = 32, kMeasuredChunk = 64;
 
 /// One node of an op by itself, over f32 tensors with the layout they have in a chip's memory.
 class LoneNode {
@@ -125,7 +125,7 @@ void add_scans(Kind& kind, int64_t batch) {
   kind.add("attention", {q, k, k}, causal);
   kind.add("attention_grad", {q, k, k, q, lse, q}, causal);
   const ir::TensorType dt = f32({batch, kSequence, kHeads}), a = f32({kHeads}), b = f32({batch, kSequence, 2, kState});
-  const ir::Attrs chunked = {{"chunk", kChunk}};
+  const ir::Attrs chunked = {{"chunk", kMeasuredChunk}};
   kind.add("ssd", {q, dt, a, b, b}, chunked);
   kind.add("ssd_grad", {q, dt, a, b, b, q}, chunked);
 }

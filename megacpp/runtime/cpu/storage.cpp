@@ -10,8 +10,8 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-constexpr int64_t kGrain = 4096;    // elements a thread converts at least
-constexpr size_t kMaxTensors = 16;  // operands or results of one kernel
+constexpr int64_t kStorageGrain = 4096;  // elements a thread converts at least
+constexpr size_t kMaxTensors = 16;       // operands or results of one kernel
 
 // One tensor that is bf16 in storage and f32 in the kernel.
 struct Widened {
@@ -20,14 +20,14 @@ struct Widened {
   int64_t workspace_offset;
 };
 
-struct Plan {
+struct StoragePlan {
   std::vector<Widened> operands;
   std::vector<Widened> results;
   int64_t bytes = 0;
 };
 
-Plan plan_widening(ops::Types& operands, ops::Types& results) {
-  Plan plan;
+StoragePlan plan_widening(ops::Types& operands, ops::Types& results) {
+  StoragePlan plan;
   const auto widen = [&plan](ops::Types& types, std::vector<Widened>& list) {
     for (size_t i = 0; i < types.size(); ++i) {
       if (types[i].dtype != ir::DType::bf16) continue;
@@ -41,14 +41,14 @@ Plan plan_widening(ops::Types& operands, ops::Types& results) {
   return plan;
 }
 
-void run_widened(const Plan& plan, const Prepared& inner, const KernelArgs& args) {
+void run_widened(const StoragePlan& plan, const Prepared& inner, const KernelArgs& args) {
   std::array<std::byte*, kMaxTensors> operands{}, results{};
   std::copy(args.operands.begin(), args.operands.end(), operands.begin());
   std::copy(args.results.begin(), args.results.end(), results.begin());
   for (const Widened& tensor : plan.operands) {
     const auto* from = args.in<uint16_t>(tensor.index);
     auto* to = args.scratch<float>(tensor.workspace_offset);
-    args.pool.parallel_for(tensor.elements, kGrain, [from, to](int64_t begin, int64_t end, int) {
+    args.pool.parallel_for(tensor.elements, kStorageGrain, [from, to](int64_t begin, int64_t end, int) {
       row_from_bf16(from + begin, to + begin, end - begin);
     });
     operands[tensor.index] = args.workspace + tensor.workspace_offset;
@@ -61,7 +61,7 @@ void run_widened(const Plan& plan, const Prepared& inner, const KernelArgs& args
   for (const Widened& tensor : plan.results) {
     const auto* from = args.scratch<float>(tensor.workspace_offset);
     auto* to = args.out<uint16_t>(tensor.index);
-    args.pool.parallel_for(tensor.elements, kGrain, [from, to](int64_t begin, int64_t end, int) {
+    args.pool.parallel_for(tensor.elements, kStorageGrain, [from, to](int64_t begin, int64_t end, int) {
       row_to_bf16(from + begin, to + begin, end - begin);
     });
   }
@@ -71,7 +71,7 @@ void run_widened(const Plan& plan, const Prepared& inner, const KernelArgs& args
 
 Prepared prepare_any_storage(const Kernel& kernel, const ops::NodeView& view, int threads) {
   ops::Types operands = view.operands, results = view.results;
-  Plan plan = kernel.native_bf16 ? Plan{} : plan_widening(operands, results);
+  StoragePlan plan = kernel.native_bf16 ? StoragePlan{} : plan_widening(operands, results);
   Prepared inner = kernel.prepare({operands, results, view.attrs}, threads);
   if (plan.operands.empty() && plan.results.empty()) return inner;
   MEGACPP_CHECK(operands.size() <= kMaxTensors && results.size() <= kMaxTensors)

@@ -14,7 +14,7 @@ namespace megacpp::runtime::cpu {
 namespace {
 
 // One worker's scratch; R rows of a block.
-struct Scratch {
+struct GradScratch {
   float* q;      // [R, d]
   float* dout;   // [R, d]
   float* dq;     // [R, d]
@@ -24,9 +24,9 @@ struct Scratch {
   float* ds;     // [R, width of the tile], cotangents of the scores, before scaling
 };
 
-class ScratchLayout {
+class GradScratchLayout {
  public:
-  ScratchLayout(int64_t rows, int64_t dim, int64_t key_block)
+  GradScratchLayout(int64_t rows, int64_t dim, int64_t key_block)
       : q_(plan_.book(rows * dim)),
         dout_(plan_.book(rows * dim)),
         dq_(plan_.book(rows * dim)),
@@ -37,7 +37,7 @@ class ScratchLayout {
 
   int64_t bytes() const { return plan_.bytes(); }
 
-  Scratch of(const KernelArgs& args, int worker) const {
+  GradScratch of(const KernelArgs& args, int worker) const {
     float* memory = args.scratch(worker * plan_.bytes());
     return {memory + q_, memory + dout_, memory + dq_, memory + lse_, memory + delta_, memory + p_, memory + ds_};
   }
@@ -104,7 +104,7 @@ class AttentionGrad {
     args.pool.for_each(tasks, [&](int64_t task, int worker) {
       const TokenBlock& block = plan_.key_blocks()[static_cast<size_t>(task / groups())];
       const HeadGroup at(sizes_, task % groups());
-      const Scratch scratch = layout_.of(args, worker);
+      const GradScratch scratch = layout_.of(args, worker);
       clear_keys(args, at, block.begin, block.end);
       const TokenMask tokens(mask_, tokens_, sizes_, args, at.b);
       plan_.for_each_tile_of_keys(block, [&](Tile tile) {
@@ -117,7 +117,7 @@ class AttentionGrad {
   }
 
   void add_query_block(const KernelArgs& args, const HeadGroup& at, const TokenBlock& block, Want want,
-                       const Scratch& scratch) const {
+                       const GradScratch& scratch) const {
     const AttentionSizes& z = sizes_;
     const int64_t queries = block.size();
     gather(args, at, block.begin, block.end, scratch);
@@ -138,7 +138,8 @@ class AttentionGrad {
   }
 
   // What the tiles of queries [begin, end) read by row.
-  void gather(const KernelArgs& args, const HeadGroup& at, int64_t begin, int64_t end, const Scratch& scratch) const {
+  void gather(const KernelArgs& args, const HeadGroup& at, int64_t begin, int64_t end,
+              const GradScratch& scratch) const {
     const AttentionSizes& z = sizes_;
     const int64_t first = z.query_at(at.b, at.first_head, begin);
     copy_rows(args.in(0) + first, z.query_stride(), scratch.q, z.group_dim(), end - begin, z.group_dim());
@@ -153,7 +154,7 @@ class AttentionGrad {
 
   // `tokens` is null where they hide nothing.
   void add_tile(const KernelArgs& args, const HeadGroup& at, const Tile& tile, const TokenMask* tokens, Want want,
-                const Scratch& scratch) const {
+                const GradScratch& scratch) const {
     const AttentionSizes& z = sizes_;
     const int64_t rows = tile.queries() * z.group(), keys = z.key_at(at.b, at.kv_head, tile.key_begin);
     make_weights(args.in(1) + keys, tile, tokens, scratch);
@@ -190,7 +191,7 @@ class AttentionGrad {
   }
 
   // p = exp(scale q k^T - lse), zero where hidden.
-  void make_weights(const float* k, const Tile& tile, const TokenMask* tokens, const Scratch& scratch) const {
+  void make_weights(const float* k, const Tile& tile, const TokenMask* tokens, const GradScratch& scratch) const {
     const AttentionSizes& z = sizes_;
     gemm({.transpose_b = true,
           .m = tile.queries() * z.group(),
@@ -217,7 +218,7 @@ class AttentionGrad {
   }
 
   // ds = p (dout v^T - delta).
-  void make_score_cotangents(const float* v, const Tile& tile, const Scratch& scratch) const {
+  void make_score_cotangents(const float* v, const Tile& tile, const GradScratch& scratch) const {
     const AttentionSizes& z = sizes_;
     const int64_t rows = tile.queries() * z.group();
     for (int64_t row = 0; row < rows; ++row)
@@ -241,7 +242,7 @@ class AttentionGrad {
   ops::AttentionMask mask_;
   ops::TokenOperands tokens_;
   TilePlan plan_;
-  ScratchLayout layout_;
+  GradScratchLayout layout_;
 };
 
 }  // namespace

@@ -102,7 +102,7 @@ void run(const Plan& plan, const KernelArgs& args) {
   multiply(plan, a, b, args.out(0), args);
 }
 
-Prepared prepare(const ops::NodeView& view, int) {
+Prepared prepare_dot(const ops::NodeView& view, int) {
   const ir::TensorType &lhs = view.operands[0], &rhs = view.operands[1];
   const ops::DotSides dims = ops::dot_sides(view.attrs, lhs, rhs);
   Plan plan;
@@ -127,6 +127,6 @@ Prepared prepare(const ops::NodeView& view, int) {
 
 }  // namespace
 
-Kernel dot_kernel() { return {.op = "dot", .prepare = prepare}; }
+Kernel dot_kernel() { return {.op = "dot", .prepare = prepare_dot}; }
 
 }  // namespace megacpp::runtime::cpu

@@ -7,7 +7,7 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-Prepared prepare(const ops::NodeView& view, int threads) {
+Prepared prepare_fused(const ops::NodeView& view, int threads) {
   // Shared because std::function copies its target; the machine itself is read-only.
   const auto machine = std::make_shared<const TileMachine>(view, threads);
   return {.run = [machine](const KernelArgs& args) { machine->run(args); },
@@ -16,6 +16,6 @@ Prepared prepare(const ops::NodeView& view, int threads) {
 
 }  // namespace
 
-Kernel fused_kernel() { return {.op = "fused", .prepare = prepare, .supports = {}, .native_bf16 = true}; }
+Kernel fused_kernel() { return {.op = "fused", .prepare = prepare_fused, .supports = {}, .native_bf16 = true}; }
 
 }  // namespace megacpp::runtime::cpu

@@ -27,7 +27,7 @@ void scan(const Recurrence& v, const float* a, const float* x, float* h, int64_t
   }
 }
 
-void run(const Recurrence& v, const KernelArgs& args) {
+void run_recurrence(const Recurrence& v, const KernelArgs& args) {
   const int64_t blocks = (v.channels + kChannels - 1) / kChannels;
   args.pool.parallel_for(v.batch * blocks, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t task = begin; task < end; ++task) {
@@ -47,7 +47,7 @@ Kernel linear_recurrence_kernel() {
             const int64_t channels = ir::strides_of(x.shape)[static_cast<size_t>(dim)];
             const int64_t batch = x.elements() / std::max<int64_t>(1, seq * channels);
             const Recurrence v{batch, seq, channels, view.attrs.flag("reverse")};
-            return Prepared{[v](const KernelArgs& args) { run(v, args); }, 0};
+            return Prepared{[v](const KernelArgs& args) { run_recurrence(v, args); }, 0};
           }};
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 // The innermost dimensions that are reduced fold first, row by row; then the rows of what is left, seen as
 // [reduced, kept], add up. Where kept dimensions stand before reduced ones, these are brought to the front in between.
-struct Plan {
+struct ReducePlan {
   bool needs_copy = false;
   Transposer to_front;
   int64_t inner = 1, kept = 1, reduced = 1;
@@ -30,7 +30,7 @@ struct Plan {
 constexpr int64_t kColumns = 64;          // that a thread adds at least
 constexpr int64_t kColumnsOfPart = 4096;  // and at most, of one block of rows
 
-void fold_rows(const Plan& plan, const float* x, float* y, base::ThreadPool& pool) {
+void fold_rows(const ReducePlan& plan, const float* x, float* y, base::ThreadPool& pool) {
   pool.parallel_for(plan.reduced * plan.kept, row_grain(plan.inner), [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const float* row = x + i * plan.inner;
@@ -45,13 +45,13 @@ struct Rows {
   int64_t stride, begin, end;
 };
 
-void add_rows(const Plan& plan, const Rows& rows, int64_t column, int64_t columns, float* y) {
+void add_rows(const ReducePlan& plan, const Rows& rows, int64_t column, int64_t columns, float* y) {
   row_fill(plan.sum ? 0.0F : -std::numeric_limits<float>::infinity(), y, columns);
   for (int64_t row = rows.begin; row < rows.end; ++row)
     (plan.sum ? row_add : row_max)(y, rows.x + row * rows.stride + column, y, columns);
 }
 
-void add_all_rows(const Plan& plan, const Rows& rows, const KernelArgs& args) {
+void add_all_rows(const ReducePlan& plan, const Rows& rows, const KernelArgs& args) {
   args.pool.parallel_for(plan.kept, kColumns, [&](int64_t begin, int64_t end, int) {
     add_rows(plan, rows, begin, end - begin, args.out(0) + begin);
   });
@@ -59,7 +59,7 @@ void add_all_rows(const Plan& plan, const Rows& rows, const KernelArgs& args) {
 
 // How rows and columns are cut depends on their numbers alone, and a thread adds all rows of a part: so the order of
 // additions depends on no thread.
-void fold_columns(const Plan& plan, const float* x, const KernelArgs& args) {
+void fold_columns(const ReducePlan& plan, const float* x, const KernelArgs& args) {
   if (plan.blocks == 1) return add_all_rows(plan, {x, plan.kept, 0, plan.reduced}, args);
   float* const sums = args.scratch() + plan.parts_at;
   const int64_t across = (plan.kept + kColumnsOfPart - 1) / kColumnsOfPart;
@@ -71,7 +71,7 @@ void fold_columns(const Plan& plan, const float* x, const KernelArgs& args) {
   add_all_rows(plan, {sums, plan.part, 0, plan.blocks}, args);
 }
 
-void run_reduce(const Plan& plan, const KernelArgs& args) {
+void run_reduce(const ReducePlan& plan, const KernelArgs& args) {
   const float* x = args.in(0);
   const bool has_rows = plan.reduced != 1;
   if (plan.inner != 1 || !has_rows) {
@@ -93,7 +93,7 @@ Prepared prepare_reduce(const ops::NodeView& view, int) {
   const auto& dims = view.attrs.list("dims");
   const auto is_reduced = [&](int64_t d) { return std::ranges::find(dims, d) != dims.end(); };
   int64_t outer = type.rank();  // dimensions that are not of the innermost reduced ones
-  Plan plan;
+  ReducePlan plan;
   for (; outer > 0 && is_reduced(outer - 1); --outer) plan.inner *= type.dim(outer - 1);
   std::vector<int64_t> order, kept;  // of dimensions with more than one element
   ir::Shape rows;

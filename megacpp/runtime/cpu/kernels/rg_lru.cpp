@@ -11,21 +11,21 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-constexpr int64_t kChannels = 64;  // of a block
-constexpr int64_t kSpan = 16;      // positions summed before joining the total: keeps long sums accurate
+constexpr int64_t kRgLruChannels = 64;  // of a block
+constexpr int64_t kSpan = 16;           // positions summed before joining the total: keeps long sums accurate
 constexpr float kDecayScale = 8.0F;
 
 enum Operand : size_t { kX, kInputGate, kRecurrenceGate, kP, kH, kDh };
 constexpr size_t kForwardOperands = 4, kGradOperands = 6;  // one more: continues [batch] or positions [batch, seq]
 
-struct Plan {
+struct RgLruPlan {
   int64_t batch, seq, channels;  // batch: all leading dimensions
   int64_t per_worker;            // floats: scale, zeros, carry, sum, each [block of channels]
   int64_t partial_dp;            // offset of [batch, channels]; backward only
   size_t continues;              // operand; 0: absent
   size_t positions;              // operand; 0: absent
 
-  int64_t blocks() const { return (channels + kChannels - 1) / kChannels; }
+  int64_t blocks() const { return (channels + kRgLruChannels - 1) / kRgLruChannels; }
 };
 
 // One sequence and the channels [channel, channel + n).
@@ -34,9 +34,10 @@ struct Task {
   int64_t at;  // of position 0 in the operands
 };
 
-Task task_of(const Plan& plan, int64_t index) {
-  const int64_t batch = index / plan.blocks(), channel = index % plan.blocks() * kChannels;
-  return {batch, channel, std::min(kChannels, plan.channels - channel), batch * plan.seq * plan.channels + channel};
+Task task_of(const RgLruPlan& plan, int64_t index) {
+  const int64_t batch = index / plan.blocks(), channel = index % plan.blocks() * kRgLruChannels;
+  return {batch, channel, std::min(kRgLruChannels, plan.channels - channel),
+          batch * plan.seq * plan.channels + channel};
 }
 
 void fill_scale(const float* p, int64_t n, float* scale) {
@@ -44,7 +45,7 @@ void fill_scale(const float* p, int64_t n, float* scale) {
     scale[c] = kDecayScale * (std::max(p[c], 0.0F) + std::log1p(std::exp(-std::abs(p[c]))));
 }
 
-bool resets(const Plan& plan, const Task& task, const KernelArgs& args, int64_t t) {
+bool resets(const RgLruPlan& plan, const Task& task, const KernelArgs& args, int64_t t) {
   if (plan.positions != 0) return args.in<int32_t>(plan.positions)[task.batch * plan.seq + t] == 0;
   return t == 0 && (plan.continues == 0 || args.in(plan.continues)[task.batch] == 0.0F);
 }
@@ -56,15 +57,15 @@ struct States {
 };
 
 // What position t takes for h of the position before: null has it reset the state.
-const float* before(const Plan& plan, const Task& task, const KernelArgs& args, const States& states, int64_t t) {
+const float* before(const RgLruPlan& plan, const Task& task, const KernelArgs& args, const States& states, int64_t t) {
   if (resets(plan, task, args, t)) return nullptr;
   return t == 0 ? states.zeros : states.h + (t - 1) * plan.channels;
 }
 
-void forward_task(const Plan& plan, const Task& task, const KernelArgs& args, float* scale) {
+void forward_task(const RgLruPlan& plan, const Task& task, const KernelArgs& args, float* scale) {
   fill_scale(args.in(kP) + task.channel, task.n, scale);
-  row_fill(0.0F, scale + kChannels, task.n);
-  const States states = {args.out(0) + task.at, scale + kChannels};
+  row_fill(0.0F, scale + kRgLruChannels, task.n);
+  const States states = {args.out(0) + task.at, scale + kRgLruChannels};
   for (int64_t t = 0; t < plan.seq; ++t) {
     const int64_t at = task.at + t * plan.channels;
     rg_lru_forward_row({.x = args.in(kX) + at,
@@ -77,13 +78,13 @@ void forward_task(const Plan& plan, const Task& task, const KernelArgs& args, fl
   }
 }
 
-void backward_task(const Plan& plan, const Task& task, const KernelArgs& args, float* scale) {
-  const States states = {args.in(kH) + task.at, scale + kChannels};
-  float* carry = scale + 2 * kChannels;
-  float* sum = carry + kChannels;
+void backward_task(const RgLruPlan& plan, const Task& task, const KernelArgs& args, float* scale) {
+  const States states = {args.in(kH) + task.at, scale + kRgLruChannels};
+  float* carry = scale + 2 * kRgLruChannels;
+  float* sum = carry + kRgLruChannels;
   float* dscale = args.scratch() + plan.partial_dp + task.batch * plan.channels + task.channel;
   fill_scale(args.in(kP) + task.channel, task.n, scale);
-  for (float* row : {scale + kChannels, carry, sum, dscale}) row_fill(0.0F, row, task.n);
+  for (float* row : {scale + kRgLruChannels, carry, sum, dscale}) row_fill(0.0F, row, task.n);
   for (int64_t t = plan.seq - 1; t >= 0; --t) {
     const int64_t at = task.at + t * plan.channels;
     const float* previous = before(plan, task, args, states, t);
@@ -107,13 +108,13 @@ void backward_task(const Plan& plan, const Task& task, const KernelArgs& args, f
   }
 }
 
-void run_forward(const Plan& plan, const KernelArgs& args) {
+void run_forward(const RgLruPlan& plan, const KernelArgs& args) {
   args.pool.for_each(plan.batch * plan.blocks(), [&](int64_t index, int worker) {
     forward_task(plan, task_of(plan, index), args, args.scratch() + worker * plan.per_worker);
   });
 }
 
-void run_backward(const Plan& plan, const KernelArgs& args) {
+void run_backward(const RgLruPlan& plan, const KernelArgs& args) {
   args.pool.for_each(plan.batch * plan.blocks(), [&](int64_t index, int worker) {
     backward_task(plan, task_of(plan, index), args, args.scratch() + worker * plan.per_worker);
   });
@@ -124,7 +125,7 @@ void run_backward(const Plan& plan, const KernelArgs& args) {
   for (int64_t c = 0; c < plan.channels; ++c) dp[c] *= kDecayScale / (1.0F + std::exp(-args.in(kP)[c]));
 }
 
-Plan make_plan(const ops::NodeView& view, size_t operands) {
+RgLruPlan make_rg_lru_plan(const ops::NodeView& view, size_t operands) {
   const ir::TensorType& x = view.operands[kX];
   const int64_t seq = x.dim(-2), channels = x.dim(-1);
   const size_t last = view.operands.size() > operands ? operands : 0;
@@ -132,7 +133,7 @@ Plan make_plan(const ops::NodeView& view, size_t operands) {
   return {.batch = x.elements() / std::max<int64_t>(1, seq * channels),
           .seq = seq,
           .channels = channels,
-          .per_worker = 4 * kChannels,
+          .per_worker = 4 * kRgLruChannels,
           .partial_dp = 0,
           .continues = is_positions ? 0 : last,
           .positions = is_positions ? last : 0};
@@ -142,7 +143,7 @@ Plan make_plan(const ops::NodeView& view, size_t operands) {
 
 Kernel rg_lru_kernel() {
   return {.op = "rg_lru", .prepare = [](const ops::NodeView& view, int threads) {
-            const Plan plan = make_plan(view, kForwardOperands);
+            const RgLruPlan plan = make_rg_lru_plan(view, kForwardOperands);
             ScratchPlan scratch;
             scratch.book(plan.per_worker * threads);
             return Prepared{[plan](const KernelArgs& args) { run_forward(plan, args); }, scratch.bytes()};
@@ -151,7 +152,7 @@ Kernel rg_lru_kernel() {
 
 Kernel rg_lru_grad_kernel() {
   return {.op = "rg_lru_grad", .prepare = [](const ops::NodeView& view, int threads) {
-            Plan plan = make_plan(view, kGradOperands);
+            RgLruPlan plan = make_rg_lru_plan(view, kGradOperands);
             ScratchPlan scratch;
             scratch.book(plan.per_worker * threads);
             plan.partial_dp = scratch.book(plan.batch * plan.channels);

@@ -9,13 +9,13 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-struct Sizes {
+struct NormSizes {
   int64_t rows, width, group, groups;  // width = groups * group
   float eps, offset;
   int64_t row_bytes;  // of one scratch row
   int64_t grain;      // rows
 
-  explicit Sizes(const ops::NodeView& view) {
+  explicit NormSizes(const ops::NodeView& view) {
     const int64_t size = view.attrs.integer("group_size", 0);
     width = view.operands[0].dim(-1);
     rows = view.operands[0].elements() / width;
@@ -29,14 +29,14 @@ struct Sizes {
 };
 
 // w + offset, in the first scratch row unless it is w itself.
-const float* gain_of(const Sizes& s, const KernelArgs& args) {
+const float* gain_of(const NormSizes& s, const KernelArgs& args) {
   if (s.offset == 0.0F) return args.in(1);
   row_offset(s.offset, args.in(1), args.scratch(), s.width);
   return args.scratch();
 }
 
-Prepared prepare(const ops::NodeView& view, int) {
-  const Sizes s(view);
+Prepared prepare_norm(const ops::NodeView& view, int) {
+  const NormSizes s(view);
   const auto run = [s](const KernelArgs& args) {
     const float* gain = gain_of(s, args);  // [d]
     args.pool.parallel_for(s.rows * s.groups, s.grain * s.groups, [&](int64_t begin, int64_t end, int) {
@@ -73,8 +73,8 @@ void group_grad(const GroupGrad& g, int64_t size) {
 }
 
 // Scratch rows: the gain, then for each worker a sum of dw and a row of products.
-Prepared prepare_grad(const ops::NodeView& view, int threads) {
-  const Sizes s(view);
+Prepared prepare_norm_grad(const ops::NodeView& view, int threads) {
+  const NormSizes s(view);
   const auto run = [s, adds = view.operands.size() == 5](const KernelArgs& args) {
     const float* gain = gain_of(s, args);
     const auto dw_part = [&](int64_t worker) { return args.scratch((1 + 2 * worker) * s.row_bytes); };
@@ -107,7 +107,7 @@ Prepared prepare_grad(const ops::NodeView& view, int threads) {
 
 }  // namespace
 
-Kernel rms_norm_kernel() { return {.op = "rms_norm", .prepare = prepare}; }
-Kernel rms_norm_grad_kernel() { return {.op = "rms_norm_grad", .prepare = prepare_grad}; }
+Kernel rms_norm_kernel() { return {.op = "rms_norm", .prepare = prepare_norm}; }
+Kernel rms_norm_grad_kernel() { return {.op = "rms_norm_grad", .prepare = prepare_norm_grad}; }
 
 }  // namespace megacpp::runtime::cpu

@@ -9,7 +9,7 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-constexpr int64_t kBytesPerGrain = 64 * 1024;
+constexpr int64_t kShiftBytesPerGrain = 64 * 1024;
 
 // Dense [batch, runs, bytes].
 struct Runs {
@@ -17,7 +17,7 @@ struct Runs {
 };
 
 void shift(const Runs& runs, ops::RunShift shift, const std::byte* from, std::byte* to, base::ThreadPool& pool) {
-  const int64_t grain = std::max<int64_t>(1, kBytesPerGrain / std::max<int64_t>(1, runs.bytes));
+  const int64_t grain = std::max<int64_t>(1, kShiftBytesPerGrain / std::max<int64_t>(1, runs.bytes));
   pool.parallel_for(runs.batch * runs.count, grain, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i / runs.count * runs.count, time = i % runs.count;
@@ -32,7 +32,7 @@ void shift(const Runs& runs, ops::RunShift shift, const std::byte* from, std::by
   });
 }
 
-Prepared prepare(const ops::NodeView& view, int) {
+Prepared prepare_shift(const ops::NodeView& view, int) {
   std::vector<Runs> operands;
   for (const ir::TensorType& type : view.operands)
     operands.push_back({type.dim(0), type.dim(1), type.bytes() / std::max<int64_t>(1, type.dim(0) * type.dim(1))});
@@ -43,6 +43,8 @@ Prepared prepare(const ops::NodeView& view, int) {
 
 }  // namespace
 
-Kernel shift_runs_kernel() { return {.op = "shift_runs", .prepare = prepare, .supports = {}, .native_bf16 = true}; }
+Kernel shift_runs_kernel() {
+  return {.op = "shift_runs", .prepare = prepare_shift, .supports = {}, .native_bf16 = true};
+}
 
 }  // namespace megacpp::runtime::cpu

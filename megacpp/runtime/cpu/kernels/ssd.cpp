@@ -9,26 +9,26 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-struct Plan {
+struct SsdPlan {
   SsdShape shape;
   SsdWalkPlan walk;
   int64_t state;       // [n, columns]
   int64_t per_worker;  // floats
 };
 
-Plan make_plan(const SsdShape& v) {
+SsdPlan make_plan(const SsdShape& v) {
   ScratchPlan scratch;
-  Plan plan{.shape = v,
-            .walk = plan_ssd_walk(v, scratch),
-            .state = scratch.book(v.state * v.block_columns()),
-            .per_worker = 0};
+  SsdPlan plan{.shape = v,
+               .walk = plan_ssd_walk(v, scratch),
+               .state = scratch.book(v.state * v.block_columns()),
+               .per_worker = 0};
   plan.per_worker = scratch.floats();
   return plan;
 }
 
 class TaskRun : SsdWalk {
  public:
-  TaskRun(const Plan& plan, const KernelArgs& args, int64_t index, float* scratch)
+  TaskRun(const SsdPlan& plan, const KernelArgs& args, int64_t index, float* scratch)
       : SsdWalk(plan.shape, plan.walk, args, index, scratch), walk_(plan.walk), state_(part(plan.state)) {}
 
   void run() {
@@ -81,7 +81,7 @@ class TaskRun : SsdWalk {
 
 Kernel ssd_kernel() {
   return {.op = "ssd", .prepare = [](const ops::NodeView& view, int threads) {
-            const Plan plan = make_plan(ssd_shape(view, threads));
+            const SsdPlan plan = make_plan(ssd_shape(view, threads));
             const int64_t bytes = plan.per_worker * static_cast<int64_t>(sizeof(float)) * threads;
             return Prepared{[plan](const KernelArgs& args) {
                               args.pool.for_each(plan.shape.tasks(), [&](int64_t index, int worker) {

@@ -12,9 +12,9 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-class TaskRun : SsdWalk {
+class GradTaskRun : SsdWalk {
  public:
-  TaskRun(const SsdGradPlan& plan, const KernelArgs& args, int64_t index, float* scratch)
+  GradTaskRun(const SsdGradPlan& plan, const KernelArgs& args, int64_t index, float* scratch)
       : SsdWalk(plan.shape, plan, args, index, scratch), plan_(plan) {
     const int64_t copy = task_.block * v_.batch * v_.seq * v_.b_stride();
     db_ = v_.head_blocks == 1 ? args_.out(kB) : args_.scratch() + plan_.db + copy;
@@ -228,10 +228,10 @@ void add_copies(const KernelArgs& args, const float* copies, float* out, const S
   });
 }
 
-void run(const SsdGradPlan& plan, const KernelArgs& args) {
+void run_ssd_grad(const SsdGradPlan& plan, const KernelArgs& args) {
   const SsdShape& v = plan.shape;
   args.pool.for_each(v.tasks(), [&](int64_t index, int worker) {
-    TaskRun(plan, args, index, args.scratch() + plan.workers + worker * plan.per_worker).run();
+    GradTaskRun(plan, args, index, args.scratch() + plan.workers + worker * plan.per_worker).run();
   });
   row_fill(0.0F, args.out(SsdWalk::kA), v.heads);
   for (int64_t b = 0; b < v.batch; ++b)
@@ -246,7 +246,7 @@ void run(const SsdGradPlan& plan, const KernelArgs& args) {
 Kernel ssd_grad_kernel() {
   return {.op = "ssd_grad", .prepare = [](const ops::NodeView& view, int threads) {
             const SsdGradPlan plan = plan_ssd_grad(view, threads);
-            return Prepared{[plan](const KernelArgs& args) { run(plan, args); }, plan.workspace_bytes};
+            return Prepared{[plan](const KernelArgs& args) { run_ssd_grad(plan, args); }, plan.workspace_bytes};
           }};
 }
 

@@ -6,7 +6,7 @@
 namespace megacpp::runtime::cpu {
 namespace {
 
-constexpr int64_t kGrainElements = 4096;
+constexpr int64_t kTopKGrainElements = 4096;
 
 // Keeps the best k so far in descending order; k is small, so insertion beats a heap.
 void top_of_row(const float* x, int64_t width, int64_t k, float* values, int32_t* indices) {
@@ -27,7 +27,7 @@ Prepared prepare_top_k(const ops::NodeView& view, int) {
   const int64_t width = view.operands[0].dim(-1);
   const int64_t rows = view.operands[0].elements() / width;
   const int64_t k = view.attrs.integer("k");
-  const int64_t grain = std::max<int64_t>(1, kGrainElements / width);
+  const int64_t grain = std::max<int64_t>(1, kTopKGrainElements / width);
   return {[=](const KernelArgs& args) {
     const float* x = args.in(0);              // [..., e]
     float* values = args.out(0);              // [..., k]
@@ -43,7 +43,7 @@ Prepared prepare_top_k_grad(const ops::NodeView& view, int) {
   const int64_t k = view.operands[0].dim(-1);
   const int64_t width = view.results[0].dim(-1);
   const int64_t rows = view.results[0].elements() / width;
-  const int64_t grain = std::max<int64_t>(1, kGrainElements / width);
+  const int64_t grain = std::max<int64_t>(1, kTopKGrainElements / width);
   return {[=](const KernelArgs& args) {
     const int32_t* indices = args.in<int32_t>(0);  // [..., k]
     const float* values = args.in(1);              // [..., k]
