@@ -5,9 +5,9 @@ set(MEGACPP_FOLDERS
   base
   stats
   schema
+  ir
   hw
   catalog
-  ir
   ops
   blocks
   optim

@@ -213,7 +213,7 @@ TEST(CheckpointTest, ATensorFileThatIsShortenedWhileItIsReadIsNamedAndRefused) {
   const TemporaryFolder folder;
   const std::vector<float> values(100'000, 1.0f);
   const StoredTensor tensor{
-      .name = "w", .type = StoredType::f32, .shape = {100'000}, .bytes = std::as_bytes(std::span(values))};
+      .name = "w", .type = ir::DType::f32, .shape = {100'000}, .bytes = std::as_bytes(std::span(values))};
   write_safetensors(folder / "a", std::span(&tensor, 1), {});
   const SafetensorsFile file(folder / "a");
   EXPECT_EQ(read_tensors(file).at("w").data, values);

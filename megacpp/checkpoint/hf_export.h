@@ -17,7 +17,7 @@ inline constexpr int64_t kShardBytes = 5'000'000'000;
 
 struct HfExportOptions {
   std::string cls;  // empty: the first that expresses the model
-  StoredType type = StoredType::f32;
+  StoredType type = ir::DType::f32;
   /// Its spelling of names, types of tensors, files and other fields of the config are kept; nullptr: none.
   const ImportedModel* like = nullptr;
   std::filesystem::path carried = {};  // tokenizer files of this folder come along; empty: none

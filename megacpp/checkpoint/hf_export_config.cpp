@@ -77,12 +77,8 @@ recipe::Model one_letter_per_family(const recipe::Model& model) {
   return flat;
 }
 
-std::string_view torch_name(StoredType type) {
-  return type == StoredType::f32 ? "float32" : type == StoredType::bf16 ? "bfloat16" : "float16";
-}
-
 base::Json write_config(const HfClass& cls, const recipe::Model& flat, const HfConfigOptions& options) {
-  base::Json config = options.carried.empty() ? base::Json{{"torch_dtype", torch_name(options.type)}}
+  base::Json config = options.carried.empty() ? base::Json{{"torch_dtype", options.type->numpy}}
                                               : base::parse_json(options.carried, base::Code::E1202, "config.json");
   config["architectures"] = {cls.name};
   config["model_type"] = cls.model_type;

@@ -30,7 +30,7 @@ class HfFolderTest : public ::testing::Test {
     std::vector<StoredTensor> stored;
     for (const auto& [name, tensor] : tensors) {
       stored.push_back({.name = name,
-                        .type = StoredType::f32,
+                        .type = ir::DType::f32,
                         .shape = tensor.shape,
                         .bytes = std::as_bytes(std::span(tensor.data))});
     }

@@ -11,6 +11,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/hash.h"
 #include "megacpp/base/json.h"
+#include "megacpp/base/word_list.h"
 
 namespace megacpp::checkpoint {
 namespace {
@@ -123,11 +124,21 @@ bool covers_once(const SavedTensor& tensor) {
   return tile(boxes, tensor.whole.shape, 0);
 }
 
+bool may_be_state(const ir::DTypeRecord& dtype) { return !dtype.safetensors.empty(); }
+
+std::vector<std::string> state_types() {
+  std::vector<std::string> names;
+  for (const ir::DTypeRecord& dtype : ir::all_dtypes())
+    if (may_be_state(dtype)) names.emplace_back(dtype.name);
+  return names;
+}
+
 SavedTensor read_tensor(const ManifestReader& entry, const std::map<std::string, int64_t>& files) {
   SavedTensor tensor;
   const std::string dtype = entry.text("dtype"), role = entry.text("role");
   const std::optional<ir::DType> known = ir::parse_dtype(dtype);
-  if (!known || *known == ir::DType::pred) refuse_manifest(entry.where, "dtype " + dtype, "f32, bf16 or i32");
+  if (!known || !may_be_state(ir::record(*known)))
+    refuse_manifest(entry.where, "dtype " + dtype, base::any_of_words(state_types()));
   tensor.whole = {*known, entry.shape("shape")};
   if (!checked_bytes(tensor.whole)) refuse_manifest(entry.where, "a shape beyond memory", "sizes of a tensor");
   if (role != "weight" && role != "optimizer") refuse_manifest(entry.where, "role " + role, "weight or optimizer");

@@ -48,21 +48,16 @@ SafetensorsFile open_file(const std::filesystem::path& file) {
   }
 }
 
-std::vector<std::byte> converted(std::span<const std::byte> from, ir::DType from_type, ir::DType to_type) {
-  const size_t count = from.size() / static_cast<size_t>(ir::dtype_bytes(from_type));
-  std::vector<std::byte> to(count * static_cast<size_t>(ir::dtype_bytes(to_type)));
-  for (size_t i = 0; i < count; ++i) {
-    if (to_type == ir::DType::f32) {
-      uint16_t bits = 0;
-      std::memcpy(&bits, from.data() + i * sizeof bits, sizeof bits);
-      const float value = ir::bf16_to_f32(bits);
-      std::memcpy(to.data() + i * sizeof value, &value, sizeof value);
-    } else {
-      float value = 0;
-      std::memcpy(&value, from.data() + i * sizeof value, sizeof value);
-      const uint16_t bits = ir::f32_to_bf16(value);
-      std::memcpy(to.data() + i * sizeof bits, &bits, sizeof bits);
-    }
+std::vector<std::byte> converted(std::span<const std::byte> from, const ir::DTypeRecord& from_type,
+                                 const ir::DTypeRecord& to_type) {
+  constexpr int64_t kTile = 4096;
+  const auto count = static_cast<int64_t>(from.size()) / from_type.bytes();
+  std::vector<float> numbers(static_cast<size_t>(std::min(kTile, count)));
+  std::vector<std::byte> to(static_cast<size_t>(count * to_type.bytes()));
+  for (int64_t first = 0; first < count; first += kTile) {
+    const int64_t size = std::min(kTile, count - first);
+    from_type.to_f32(from.data() + first * from_type.bytes(), numbers.data(), size);
+    to_type.from_f32(numbers.data(), to.data() + first * to_type.bytes(), size);
   }
   return to;
 }
@@ -75,11 +70,6 @@ bool overlaps(const Box& a, const Box& b) {
 
 }  // namespace
 
-StoredType stored_type(ir::DType dtype) {
-  MEGACPP_CHECK(dtype != ir::DType::pred) << "flags are no state";
-  return dtype == ir::DType::f32 ? StoredType::f32 : dtype == ir::DType::bf16 ? StoredType::bf16 : StoredType::i32;
-}
-
 Reader::Reader(const std::filesystem::path& folder) : folder_(folder), manifest_(read_manifest(folder)) {
   size_t pieces = 0;
   for (const auto& [name, bytes] : manifest_.files) {
@@ -91,7 +81,7 @@ Reader::Reader(const std::filesystem::path& folder) : folder_(folder), manifest_
       const SafetensorsFile& file = files_.at(piece.file);
       if (!file.contains(name)) refuse_file(folder / piece.file, "no tensor " + name, "what the manifest lists");
       const StoredTensor& stored = file.at(name);
-      if (stored.shape != piece.box.shape || stored.type != stored_type(tensor.whole.dtype))
+      if (stored.shape != piece.box.shape || stored.type != tensor.whole.dtype)
         refuse_file(folder / piece.file, name + " of shape " + ir::to_string(stored.shape),
                     fmt::format("{}{}", ir::dtype_name(tensor.whole.dtype), ir::to_string(piece.box.shape)));
       ++pieces;
@@ -130,7 +120,7 @@ void Reader::read(const std::string& tensor, ir::DType dtype, std::span<const Bo
     if (std::ranges::none_of(boxes, takes)) continue;
     std::span<const std::byte> from = checked_bytes(tensor, piece);
     std::vector<std::byte> other;
-    if (!is_same) from = other = converted(from, saved.whole.dtype, dtype);
+    if (!is_same) from = other = converted(from, ir::record(saved.whole.dtype), ir::record(dtype));
     for (const BoxBytes<std::byte>& box : boxes) {
       const int64_t copied = copy_overlap({piece.box, piece.box.shape, from}, box, ir::dtype_bytes(dtype));
       bytes_copied_ += copied / ir::dtype_bytes(dtype) * ir::dtype_bytes(saved.whole.dtype);

@@ -54,6 +54,4 @@ class Reader {
 /// Every damaged piece or file, in words; none: all bytes are as they were written.
 std::vector<std::string> verify(const std::filesystem::path& folder);
 
-StoredType stored_type(ir::DType dtype);
-
 }  // namespace megacpp::checkpoint

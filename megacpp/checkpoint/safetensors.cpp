@@ -4,17 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <optional>
 
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/json.h"
+#include "megacpp/base/word_list.h"
 
 namespace megacpp::checkpoint {
 namespace {
@@ -25,16 +23,6 @@ constexpr size_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 constexpr size_t kAlignment = 8;
 
-struct TypeRecord {
-  std::string_view name;
-  int64_t bytes;
-};
-
-/// In the order of StoredType.
-constexpr std::array<TypeRecord, 5> kTypes = {{{"F32", 4}, {"BF16", 2}, {"F16", 2}, {"I32", 4}, {"I64", 8}}};
-
-const TypeRecord& record(StoredType type) { return kTypes.at(static_cast<size_t>(type)); }
-
 [[noreturn]] void refuse(const std::string& where, std::string got, std::string wanted) {
   base::raise(base::Code::E1201, {.where = where,
                                   .got = std::move(got),
@@ -42,12 +30,17 @@ const TypeRecord& record(StoredType type) { return kTypes.at(static_cast<size_t>
                                   .next = "get or write the file again; it is damaged or of another format"});
 }
 
-std::optional<StoredType> parse_type(std::string_view name) {
-  for (size_t i = 0; i < kTypes.size(); ++i) {
-    if (kTypes[i].name == name) return static_cast<StoredType>(i);
-  }
-  return std::nullopt;
+/// "F32, BF16 or F16": those that `takes` takes.
+template <typename Takes>
+std::string names_of(Takes takes) {
+  std::vector<std::string> names;
+  for (const StoredType& type : stored_types())
+    if (takes(type)) names.emplace_back(type->safetensors);
+  return base::any_of_words(names);
 }
+
+bool is_real(const StoredType& type) { return type->is_real(); }
+bool is_integer(const StoredType& type) { return type->kind == ir::ElementKind::integer; }
 
 /// a * b, or nothing when it does not fit.
 std::optional<int64_t> product(int64_t a, int64_t b) {
@@ -78,12 +71,12 @@ struct HeaderReader {
     const base::Json* type_name = base::find_member(entry, "dtype");
     const std::string* type_text = type_name == nullptr ? nullptr : base::as_text(*type_name);
     if (type_text == nullptr) refuse(where, "no text 'dtype'", "dtype, shape and data_offsets");
-    const auto type = parse_type(*type_text);
-    if (!type) refuse(where, "dtype " + *type_text, "F32, BF16, F16, I32 or I64");
+    const auto type = stored_type_named(*type_text);
+    if (!type) refuse(where, "dtype " + *type_text, names_of([](const StoredType&) { return true; }));
     ir::Shape shape = sizes_at(entry, "shape", where);
     const std::vector<int64_t> offsets = sizes_at(entry, "data_offsets", where);
     const std::span<const std::byte> bytes = slice(offsets, where);
-    std::optional<int64_t> needed = record(*type).bytes;
+    std::optional<int64_t> needed = (*type)->bytes();
     for (const int64_t size : shape) needed = needed ? product(*needed, size) : needed;
     if (needed != static_cast<int64_t>(bytes.size())) {
       refuse(where, fmt::format("{} bytes for {}{}", bytes.size(), *type_text, ir::to_string(shape)),
@@ -152,13 +145,13 @@ T load(std::span<const std::byte> bytes, size_t index) {
 
 [[noreturn]] void refuse_type(const StoredTensor& tensor, std::string_view wanted) {
   base::raise(base::Code::E1203, {.where = "tensor " + tensor.name,
-                                  .got = std::string(record(tensor.type).name),
+                                  .got = std::string(tensor.type->safetensors),
                                   .wanted = std::string(wanted),
                                   .next = "check that the file belongs to this model"});
 }
 
 size_t element_count(const StoredTensor& tensor) {
-  return tensor.bytes.size() / static_cast<size_t>(record(tensor.type).bytes);
+  return tensor.bytes.size() / static_cast<size_t>(tensor.type->bytes());
 }
 
 std::string header_text(std::span<const StoredTensor> tensors, const Metadata& metadata) {
@@ -169,7 +162,7 @@ std::string header_text(std::span<const StoredTensor> tensors, const Metadata& m
     const auto end = offset + static_cast<int64_t>(tensor.bytes.size());
     header.emplace_back(
         tensor.name,
-        base::Json{{"dtype", record(tensor.type).name}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}});
+        base::Json{{"dtype", tensor.type->safetensors}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}});
     offset = end;
   }
   std::string text = base::to_text(base::Json(std::move(header)));
@@ -218,44 +211,25 @@ const StoredTensor& SafetensorsFile::at(std::string_view name) const {
 }
 
 std::vector<float> to_floats(const StoredTensor& tensor) {
+  if (!is_real(tensor.type)) refuse_type(tensor, names_of(is_real));
   std::vector<float> values(element_count(tensor));
-  switch (tensor.type) {
-    case StoredType::f32:
-      if (!values.empty()) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
-      return values;
-    case StoredType::bf16:
-      for (size_t i = 0; i < values.size(); ++i) values[i] = ir::bf16_to_f32(load<uint16_t>(tensor.bytes, i));
-      return values;
-    case StoredType::f16:
-      for (size_t i = 0; i < values.size(); ++i) values[i] = f16_to_f32(load<uint16_t>(tensor.bytes, i));
-      return values;
-    case StoredType::i32:
-    case StoredType::i64:
-      break;
-  }
-  refuse_type(tensor, "F32, BF16 or F16");
+  tensor.type->to_f32(tensor.bytes.data(), values.data(), static_cast<int64_t>(values.size()));
+  return values;
 }
 
 std::vector<std::byte> to_bytes(std::span<const float> values, StoredType type) {
-  if (type == StoredType::f32) {
-    const auto bytes = std::as_bytes(values);
-    return {bytes.begin(), bytes.end()};
-  }
-  MEGACPP_CHECK(type == StoredType::bf16 || type == StoredType::f16) << record(type).name << " is no float type";
-  std::vector<std::byte> bytes(values.size() * sizeof(uint16_t));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const uint16_t bits = type == StoredType::bf16 ? ir::f32_to_bf16(values[i]) : f32_to_f16(values[i]);
-    std::memcpy(bytes.data() + i * sizeof bits, &bits, sizeof bits);
-  }
+  MEGACPP_CHECK(is_real(type)) << type->safetensors << " is no float type";
+  std::vector<std::byte> bytes(values.size() * static_cast<size_t>(type->bytes()));
+  type->from_f32(values.data(), bytes.data(), static_cast<int64_t>(values.size()));
   return bytes;
 }
 
 std::vector<int32_t> to_ints(const StoredTensor& tensor) {
-  if (tensor.type != StoredType::i32 && tensor.type != StoredType::i64) refuse_type(tensor, "I32 or I64");
+  if (!is_integer(tensor.type)) refuse_type(tensor, names_of(is_integer));
   std::vector<int32_t> values(element_count(tensor));
   for (size_t i = 0; i < values.size(); ++i) {
     const int64_t value =
-        tensor.type == StoredType::i32 ? load<int32_t>(tensor.bytes, i) : load<int64_t>(tensor.bytes, i);
+        tensor.type == ir::DType::i32 ? load<int32_t>(tensor.bytes, i) : load<int64_t>(tensor.bytes, i);
     if (value != static_cast<int32_t>(value)) refuse_type(tensor, fmt::format("values of 32 bits, not {}", value));
     values[i] = static_cast<int32_t>(value);
   }
@@ -266,46 +240,20 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Stored
                        const Metadata& metadata) {
   std::vector<StoredTensor> sorted(tensors.begin(), tensors.end());
   std::sort(sorted.begin(), sorted.end(), [](const StoredTensor& a, const StoredTensor& b) {
-    return std::pair(-stored_bytes(a.type), a.name) < std::pair(-stored_bytes(b.type), b.name);
+    return std::pair(-a.type->bytes(), a.name) < std::pair(-b.type->bytes(), b.name);
   });
   const std::string header = header_text(sorted, metadata);
   const uint64_t length = header.size();
   std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(&length, 1)),
                                                    std::as_bytes(std::span(header.data(), header.size()))};
   for (const StoredTensor& tensor : sorted) {
-    const int64_t expected = ir::num_elements(tensor.shape) * stored_bytes(tensor.type);
+    MEGACPP_CHECK(!tensor.type->safetensors.empty()) << tensor.name << ": " << tensor.type->name << " is no state";
+    const int64_t expected = ir::num_elements(tensor.shape) * tensor.type->bytes();
     MEGACPP_CHECK(static_cast<int64_t>(tensor.bytes.size()) == expected)
         << tensor.name << " " << ir::to_string(tensor.shape);
     parts.push_back(tensor.bytes);
   }
   base::write_file_atomically(path, parts);
-}
-
-int64_t stored_bytes(StoredType type) { return record(type).bytes; }
-
-float f16_to_f32(uint16_t bits) {
-  const uint32_t exponent = (bits >> 10) & 0x1Fu;
-  const uint32_t fraction = bits & 0x3FFu;
-  const float sign = (bits & 0x8000u) != 0 ? -1.0f : 1.0f;
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -24);
-  if (exponent < 31) return sign * std::ldexp(static_cast<float>(fraction + 1024), static_cast<int>(exponent) - 25);
-  return fraction == 0 ? sign * std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
-}
-
-uint16_t f32_to_f16(float value) {
-  constexpr int kSmallestExponent = -14;  // of normal numbers
-  constexpr int kFractionBits = 10;
-  const auto sign = static_cast<uint16_t>(std::signbit(value) ? 0x8000u : 0u);
-  if (std::isnan(value)) return static_cast<uint16_t>(sign | 0x7E00u);
-  if (value == 0) return sign;
-  int exponent = 0;
-  std::frexp(value, &exponent);  // magnitude in [2^(exponent - 1), 2^exponent)
-  const int unit = std::max(exponent - 1, kSmallestExponent) - kFractionBits;
-  const double steps = std::nearbyint(std::ldexp(static_cast<double>(std::fabs(value)), -unit));
-  if (!(std::ldexp(steps, unit) < 65520.0)) return static_cast<uint16_t>(sign | 0x7C00u);
-  // Counted from zero, numbers and their encodings are in the same order, one step apart within an exponent.
-  const double whole = steps + std::ldexp(static_cast<double>(unit + 24), kFractionBits);
-  return static_cast<uint16_t>(sign | static_cast<uint16_t>(whole));
 }
 
 }  // namespace megacpp::checkpoint

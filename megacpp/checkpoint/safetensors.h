@@ -13,18 +13,17 @@
 #include <vector>
 
 #include "megacpp/base/file.h"
+#include "megacpp/checkpoint/stored_type.h"
 #include "megacpp/ir/tensor_type.h"
 
 namespace megacpp::checkpoint {
-
-enum class StoredType { f32, bf16, f16, i32, i64 };
 
 using Metadata = std::map<std::string, std::string>;
 
 /// One tensor's bytes, owned by someone else; not necessarily aligned.
 struct StoredTensor {
   std::string name;
-  StoredType type = StoredType::f32;
+  StoredType type = ir::DType::f32;
   ir::Shape shape;
   std::span<const std::byte> bytes;
 };
@@ -64,10 +63,5 @@ std::vector<std::byte> to_bytes(std::span<const float> values, StoredType type);
 /// Writes the tensors, sorted by element size and name so that all data is aligned.
 void write_safetensors(const std::filesystem::path& path, std::span<const StoredTensor> tensors,
                        const Metadata& metadata);
-
-int64_t stored_bytes(StoredType type);
-float f16_to_f32(uint16_t bits);
-/// Rounds to nearest even; what is too large becomes infinite.
-uint16_t f32_to_f16(float value);
 
 }  // namespace megacpp::checkpoint

@@ -42,9 +42,9 @@ TEST(SafetensorsTest, WhatIsWrittenIsReadBack) {
   const std::vector<int64_t> longs = {1, -7};
   const std::vector<int32_t> ints = {42};
   const std::vector<StoredTensor> tensors = {
-      view("b", StoredType::bf16, {2}, brains), view("f", StoredType::f32, {3, 1}, floats),
-      view("h", StoredType::f16, {2, 2}, halves), view("l", StoredType::i64, {2}, longs),
-      view("i", StoredType::i32, {}, ints)};
+      view("b", ir::DType::bf16, {2}, brains), view("f", ir::DType::f32, {3, 1}, floats),
+      view("h", StoredType::f16(), {2, 2}, halves), view("l", StoredType::i64(), {2}, longs),
+      view("i", ir::DType::i32, {}, ints)};
   write_safetensors(scratch(), tensors, {{"meta", "{\"limit\": Infinity}"}});
   const SafetensorsFile file(scratch());
   EXPECT_EQ(file.metadata().at("meta"), "{\"limit\": Infinity}");
@@ -109,7 +109,7 @@ TEST(SafetensorsTest, AHeaderLongerThanTheFileIsRefused) {
 
 TEST(SafetensorsTest, WrongKindsAndNamesAreRefused) {
   const std::vector<int64_t> longs = {int64_t{1} << 40};
-  write_safetensors(scratch(), std::vector{view("l", StoredType::i64, {1}, longs)}, {});
+  write_safetensors(scratch(), std::vector{view("l", StoredType::i64(), {1}, longs)}, {});
   const SafetensorsFile file(scratch());
   EXPECT_TRUE(file.contains("l"));
   EXPECT_THROW(to_floats(file.at("l")), base::Error);

@@ -97,7 +97,7 @@ std::vector<std::byte> new_bytes(const Reader& reader, const std::string& name, 
                                  const ConvertOptions& options) {
   if (options.adapters != Adapters::merged || !has_adapters(reader.manifest(), name))
     return reader.read_whole(name, dtype);
-  return to_bytes(read_merged(reader, name).data, stored_type(dtype));
+  return to_bytes(read_merged(reader, name).data, dtype);
 }
 
 Manifest new_header(const Reader& reader, const ConvertOptions& options) {

@@ -25,7 +25,7 @@ void write_shards(const fs::path& folder, Manifest& manifest, std::span<const Pi
   std::map<int64_t, std::vector<StoredTensor>> shards;
   for (const PieceBytes& piece : pieces) {
     const std::string file = fmt::format("shard-{:05}.safetensors", piece.shard);
-    shards[piece.shard].push_back({piece.tensor, stored_type(piece.whole.dtype), piece.box.shape, piece.bytes});
+    shards[piece.shard].push_back({piece.tensor, piece.whole.dtype, piece.box.shape, piece.bytes});
     SavedTensor& tensor = manifest.tensors[piece.tensor];
     tensor.whole = piece.whole;
     tensor.is_weight = piece.is_weight;

@@ -10,6 +10,7 @@
 
 #include "megacpp/base/counted.h"
 #include "megacpp/base/error.h"
+#include "megacpp/base/word_list.h"
 #include "megacpp/checkpoint/reader.h"
 #include "megacpp/checkpoint/store.h"
 #include "megacpp/checkpoint/transform.h"
@@ -17,6 +18,7 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/ir/dtype.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/memory/report.h"
 
@@ -106,7 +108,7 @@ int convert_checkpoint(const CheckpointFlags& flags) {
   checkpoint::ConvertOptions options{.shards = flags.shards, .weights_only = flags.weights_only};
   if (flags.adapters_only) options.adapters = checkpoint::Adapters::alone;
   if (flags.merge) options.adapters = checkpoint::Adapters::merged;
-  if (!flags.type.empty()) options.type = ir::parse_dtype(flags.type);
+  if (!flags.type.empty()) options.type = ir::dtype_named(flags.type);
   print_written(flags, checkpoint::convert(reader, flags.to, options));
   return 0;
 }
@@ -161,7 +163,8 @@ Word convert_word() {
             const auto flags = declare_common(app);
             declare_from(app, *flags, 1);
             app.add_option("--to", flags->to, "folder of the new one; must not exist")->required()->type_name("DIR");
-            app.add_option("--type", flags->type, "of weights: f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}));
+            app.add_option("--type", flags->type, "of weights: " + base::any_of_words(ir::precision_names()))
+                ->check(CLI::IsMember(ir::precision_names()));
             declare_number(app, {.name = "--shards", .range = schema::between(1, 65536), .help = "files"},
                            flags->shards);
             app.add_flag("--weights-only", flags->weights_only, "leave out the state of the optimizer");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/cli/chip_memory.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "megacpp/cli/json.h"
@@ -19,16 +20,20 @@ Json coordinates_json(int64_t chip, const ir::Mesh& mesh) {
 
 Json to_json(const std::vector<launch::ChipReport>& chips, const ir::Mesh& mesh) {
   Json list = Json::array();
-  for (const launch::ChipReport& chip : chips)
-    list.push_back({{"chip", chip.chip},
-                    {"coordinates", coordinates_json(chip.chip, mesh)},
-                    {"host", runtime::host_name()},
-                    {"bytes_used", bytes_or_null(chip.memory.used_bytes)},
-                    {"bytes_limit", bytes_or_null(chip.memory.limit_bytes)},
-                    {"planned_peak_bytes", bytes_or_null(chip.memory.planned_peak_bytes)},
-                    {"measured_peak_bytes", bytes_or_null(chip.memory.measured_peak_bytes)},
-                    {"planned_host_bytes", chip.memory.planned_host_bytes},
-                    {"measured_host_bytes", chip.memory.measured_host_bytes}});
+  for (const launch::ChipReport& chip : chips) {
+    Json& row = list.emplace_back(Json{{"chip", chip.chip},
+                                       {"coordinates", coordinates_json(chip.chip, mesh)},
+                                       {"host", runtime::host_name()},
+                                       {"bytes_used", bytes_or_null(chip.memory.used_bytes)},
+                                       {"bytes_limit", bytes_or_null(chip.memory.limit_bytes)},
+                                       {"planned_peak_bytes", bytes_or_null(chip.memory.planned_peak_bytes)},
+                                       {"measured_peak_bytes", bytes_or_null(chip.memory.measured_peak_bytes)}});
+    for (const ir::MemoryTier& tier : ir::all_tiers().subspan(1)) {
+      const runtime::TierUse use = chip.memory.in(*ir::parse_tier(tier.name));
+      row[fmt::format("planned_{}_bytes", tier.name)] = use.planned_bytes;
+      row[fmt::format("measured_{}_bytes", tier.name)] = use.measured_bytes;
+    }
+  }
   return list;
 }
 

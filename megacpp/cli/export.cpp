@@ -34,8 +34,7 @@ int run_export(const ExportFlags& flags) {
   checkpoint::HfExportOptions options{.cls = flags.cls, .shard_bytes = flags.shard_bytes};
   // A given type is that of all tensors; without one a folder's tensors keep theirs.
   if (source.imported && flags.dtype.empty()) options.like = &*source.imported;
-  if (flags.dtype == "bf16") options.type = checkpoint::StoredType::bf16;
-  if (flags.dtype == "f16") options.type = checkpoint::StoredType::f16;
+  if (!flags.dtype.empty()) options.type = checkpoint::real_type_named(flags.dtype);
   options.carried = flags.tokenizer.empty() ? source.folder : std::filesystem::path(flags.tokenizer);
   const checkpoint::HfExportSummary summary =
       checkpoint::export_hf_folder(flags.folder, source.recipe.model, source.weights, options);
@@ -66,7 +65,7 @@ Command export_command() {
             app.add_option("folder", flags->folder, "folder to write; must not exist")->required()->type_name("DIR");
             app.add_option("--class", flags->cls, "model class; without it the first that computes the same");
             app.add_option("--dtype", flags->dtype, "of all tensors; without it f32, or as in the folder they are from")
-                ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+                ->check(CLI::IsMember(checkpoint::real_type_names()));
             declare_read_path(app, "--tokenizer", flags->tokenizer, "folder whose tokenizer files come along")
                 ->type_name("DIR");
             declare_number(app,

@@ -65,7 +65,7 @@ class LogitsFile {
     const auto steps = static_cast<int64_t>(values_.size()) / (sequences * vocab);
     checkpoint::write_safetensors(path_,
                                   std::vector<checkpoint::StoredTensor>{{.name = "logits",
-                                                                         .type = checkpoint::StoredType::f32,
+                                                                         .type = ir::DType::f32,
                                                                          .shape = {steps, sequences, vocab},
                                                                          .bytes = std::as_bytes(std::span(values_))}},
                                   {});
@@ -175,7 +175,7 @@ int run_generate(GenerateFlags& flags) {
                           .length = train::longest_sequence(flags.request),
                           .prompt = train::shortest_prompt(flags.request),
                           .threads = source.recipe.train.threads,
-                          .compute = source.recipe.train.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32});
+                          .compute = ir::dtype_named(source.recipe.train.precision)});
   const Printer printer(flags, tokenizer.get(), unread);
   LogitsFile logits(flags.logits);
   ReadingProgress progress(flags.request, printer.prints_tokens());

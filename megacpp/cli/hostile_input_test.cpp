@@ -259,12 +259,11 @@ TEST_F(HostileInputTest, ALayerThatWeightsDoNotHaveIsRefusedBeforeItIsPlanned) {
                           "intermediate_size": 16, "num_hidden_layers": 40000, "num_attention_heads": 2,
                           "num_key_value_heads": 1, "tie_word_embeddings": true})");
   const std::vector<std::byte> bytes(256 * 8 * sizeof(float));
-  checkpoint::write_safetensors(folder_ / "model.safetensors",
-                                std::vector<checkpoint::StoredTensor>{{.name = "model.embed_tokens.weight",
-                                                                       .type = checkpoint::StoredType::f32,
-                                                                       .shape = {256, 8},
-                                                                       .bytes = bytes}},
-                                {});
+  checkpoint::write_safetensors(
+      folder_ / "model.safetensors",
+      std::vector<checkpoint::StoredTensor>{
+          {.name = "model.embed_tokens.weight", .type = ir::DType::f32, .shape = {256, 8}, .bytes = bytes}},
+      {});
   const std::string recipe =
       file("small.yaml", "name: small\ntrain: {batch: 1, sequence: 16, steps: 1, precision: f32}\n");
   const auto start = std::chrono::steady_clock::now();

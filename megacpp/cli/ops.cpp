@@ -18,7 +18,7 @@ namespace {
 std::string cpu_form(const ops::OpDef& op) {
   if (runtime::backend_named("cpu").has_kernel(op.name)) return "kernel";
   if (op.fusion != ops::Fusion::none) return "fused";
-  if (op.is_collective || op.is_host_copy) return "none";
+  if (op.is_collective || op.is_tier_copy) return "none";
   return op.is_composite() ? "decomposed" : "view";
 }
 

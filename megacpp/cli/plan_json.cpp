@@ -77,7 +77,7 @@ Json group_json(const PlanReport& r, const fit::ChipGroup& group) {
           {"most_needed_bytes", group.most_needed()},
           {"verdict", fit::fit_verdict_name(group.verdict())},
           {"state_bytes", plan.state_bytes},
-          {"host_bytes", plan.host_bytes},
+          {"host_bytes", plan.of_host().bytes},
           {"padding_bytes", plan.padding_bytes},
           {"peak_program", plan.peak_program},
           {"memory", memory_items_json(plan)},

@@ -199,9 +199,9 @@ std::string train_text(const TrainedRun& trained) {
                                  base::counted(train::steps_in(reports), "step"),
                                  first && last ? fmt::format(", loss {:.4f} -> {:.4f}", *first, *last) : "",
                                  rate ? fmt::format(", {:.0f} tokens/s", *rate) : "", measured, planned, where);
-  if (worst.memory.planned_host_bytes > 0)
-    text += fmt::format("in pinned memory of the host {} bytes of that chip measured, {} planned\n",
-                        worst.memory.measured_host_bytes, worst.memory.planned_host_bytes);
+  for (const runtime::TierUse& use : worst.memory.away)
+    text += fmt::format("in {} {} bytes of that chip measured, {} planned\n", ir::record(use.tier).what,
+                        use.measured_bytes, use.planned_bytes);
   if (const auto seconds = pace.step_seconds()) text += prediction_text(launch.estimate(), *seconds);
   text += "regime: " + to_text(launch::regime_of(launch, trained.trained)) + "\n";
   if (const auto process = process_bytes(launch.estimate(), run)) text += to_text(*process);

@@ -5,6 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
+
+#include "megacpp/base/error.h"
 
 namespace megacpp::collectives {
 namespace {
@@ -12,24 +15,6 @@ namespace {
 // Elements reduced at a time. The sums stay in the first-level cache, and, being local, are known not to overlap any
 // operand, so that the loops vectorise; an operand that is also the result is read before it is written.
 constexpr int64_t kTile = 1024;
-
-// How a dtype is stored and in what it is reduced.
-template <typename T>
-struct Plain {
-  using Stored = T;
-  using Sum = T;
-  static Sum load(Stored x) { return x; }
-  static Stored store(Sum x) { return x; }
-};
-using F32 = Plain<float>;
-using I32 = Plain<int32_t>;
-using Pred = Plain<uint8_t>;
-struct Bf16 {
-  using Stored = uint16_t;
-  using Sum = float;
-  static Sum load(Stored x) { return ir::bf16_to_f32(x); }
-  static Stored store(Sum x) { return ir::f32_to_bf16(x); }
-};
 
 struct Add {
   float operator()(float a, float b) const { return a + b; }
@@ -44,47 +29,65 @@ struct Max {
   }
 };
 
-template <typename Type, typename Combine>
+// `count` elements as what they are summed in: where they are, or widened to `wide`.
+template <typename Sum>
+const Sum* numbers(const std::byte* from, const ir::DTypeRecord& type, bool is_narrow, Sum* wide, int64_t count) {
+  if (!is_narrow) return reinterpret_cast<const Sum*>(from);
+  if constexpr (std::is_same_v<Sum, float>) type.to_f32(from, wide, count);
+  return wide;
+}
+
+template <typename Sum, typename Combine>
 void reduce_as(const ReduceArgs& args, Combine combine) {
-  using Stored = typename Type::Stored;
-  using Sum = typename Type::Sum;
-  std::array<Sum, kTile> sums, partial;
+  const ir::DTypeRecord& type = ir::record(args.dtype);
+  const bool is_narrow = ir::is_narrow(args.dtype);
+  std::array<Sum, kTile> sums, wide;
   for (int64_t first = 0; first < args.count; first += kTile) {
-    const size_t count = static_cast<size_t>(std::min(kTile, args.count - first));
-    const auto operand = [&](size_t k) { return static_cast<const Stored*>(args.operands[k]) + first; };
-    const Stored* x = operand(0);
-    for (size_t i = 0; i < count; ++i) sums[i] = Type::load(x[i]);
+    const int64_t left = std::min(kTile, args.count - first);
+    const auto count = static_cast<size_t>(left);
+    const auto operand = [&](size_t k) {
+      return numbers(static_cast<const std::byte*>(args.operands[k]) + first * type.bytes(), type, is_narrow,
+                     wide.data(), left);
+    };
+    const Sum* x = operand(0);
+    for (size_t i = 0; i < count; ++i) sums[i] = x[i];
     for (size_t k = 1; k < args.operands.size(); ++k) {
       x = operand(k);
-      for (size_t i = 0; i < count; ++i) sums[i] = combine(sums[i], Type::load(x[i]));
+      for (size_t i = 0; i < count; ++i) sums[i] = combine(sums[i], x[i]);
     }
     const size_t partial_first = static_cast<size_t>(first) * sizeof(Sum);
     for (const void* const each : args.partials) {
-      std::memcpy(partial.data(), static_cast<const std::byte*>(each) + partial_first, count * sizeof(Sum));
-      for (size_t i = 0; i < count; ++i) sums[i] = combine(sums[i], partial[i]);
+      std::memcpy(wide.data(), static_cast<const std::byte*>(each) + partial_first, count * sizeof(Sum));
+      for (size_t i = 0; i < count; ++i) sums[i] = combine(sums[i], wide[i]);
     }
     if (args.is_partial) {
       std::memcpy(static_cast<std::byte*>(args.out) + partial_first, sums.data(), count * sizeof(Sum));
       continue;
     }
-    Stored* out = static_cast<Stored*>(args.out) + first;
-    for (size_t i = 0; i < count; ++i) out[i] = Type::store(sums[i]);
+    std::byte* const out = static_cast<std::byte*>(args.out) + first * type.bytes();
+    if constexpr (std::is_same_v<Sum, float>)
+      type.from_f32(sums.data(), out, left);
+    else
+      std::memcpy(out, sums.data(), count * sizeof(Sum));
   }
+}
+
+template <typename Sum>
+void reduce_as(const ReduceArgs& args) {
+  return args.reduction == Reduction::sum ? reduce_as<Sum>(args, Add{}) : reduce_as<Sum>(args, Max{});
 }
 
 }  // namespace
 
 void reduce(const ReduceArgs& args) {
-  const bool sum = args.reduction == Reduction::sum;
-  switch (args.dtype) {
-    case ir::DType::f32:
-      return sum ? reduce_as<F32>(args, Add{}) : reduce_as<F32>(args, Max{});
-    case ir::DType::bf16:
-      return sum ? reduce_as<Bf16>(args, Add{}) : reduce_as<Bf16>(args, Max{});
-    case ir::DType::i32:
-      return sum ? reduce_as<I32>(args, Add{}) : reduce_as<I32>(args, Max{});
-    case ir::DType::pred:
-      return reduce_as<Pred>(args, Max{});  // a sum is refused by check_call
+  switch (ir::record(args.dtype).kind) {
+    case ir::ElementKind::real:
+      return reduce_as<float>(args);
+    case ir::ElementKind::integer:
+      MEGACPP_CHECK(ir::dtype_bytes(args.dtype) == sizeof(int32_t)) << "sums of " << ir::dtype_name(args.dtype);
+      return reduce_as<int32_t>(args);
+    case ir::ElementKind::flag:
+      return reduce_as<uint8_t>(args, Max{});  // a sum is refused by check_call
   }
 }
 

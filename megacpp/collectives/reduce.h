@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reduction of every transport that reduces by itself: operands in the order given, f32 for bf16, rounded once.
-// The same operands in the same order give the same bits wherever and in whatever pieces they are reduced.
+// The reduction of every transport that reduces by itself: operands in the order given, narrow numbers in f32, rounded
+// once. The same operands in the same order give the same bits wherever and in whatever pieces they are reduced.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace megacpp::collectives {
 
 /// The type that numbers of a dtype are reduced in.
-inline ir::DType sum_dtype(ir::DType dtype) { return dtype == ir::DType::bf16 ? ir::DType::f32 : dtype; }
+inline ir::DType sum_dtype(ir::DType dtype) { return ir::record(dtype).sums; }
 
 /// out[i] = operands[0][i] + operands[1][i] + ... `out` may be operands[k] for one k, but must not overlap the elements
 /// read otherwise. Partial reductions are in sum_dtype(), which nothing has rounded, and may be at any address. Never

@@ -9,6 +9,8 @@
 namespace megacpp::collectives {
 namespace {
 
+uint16_t bf16(float number) { return static_cast<uint16_t>(ir::bits_of(ir::DType::bf16, static_cast<double>(number))); }
+
 template <typename T>
 std::vector<T> reduced(ir::DType dtype, Reduction reduction, const std::vector<std::vector<T>>& operands,
                        int64_t offset = 0) {
@@ -32,14 +34,14 @@ TEST(ReduceTest, OperandsAreAddedInTheOrderGiven) {
 
 TEST(ReduceTest, Bf16IsRoundedOnceAfterTheSum) {
   // 256 + 1 rounds to 256 in bf16, so that adding eight ones one by one would lose them all.
-  std::vector<std::vector<uint16_t>> operands(9, {ir::f32_to_bf16(1.0f)});
-  operands[0] = {ir::f32_to_bf16(256.0f)};
-  EXPECT_EQ(reduced(ir::DType::bf16, Reduction::sum, operands), std::vector<uint16_t>{ir::f32_to_bf16(264.0f)});
+  std::vector<std::vector<uint16_t>> operands(9, {bf16(1.0f)});
+  operands[0] = {bf16(256.0f)};
+  EXPECT_EQ(reduced(ir::DType::bf16, Reduction::sum, operands), std::vector<uint16_t>{bf16(264.0f)});
 }
 
 // As processes do it: each reduces its own, the last one adds what the others have, from an address of any kind.
 TEST(ReduceTest, PartialReductionsAreRoundedWithTheirSumAlone) {
-  const std::vector<uint16_t> big(2500, ir::f32_to_bf16(256.0f)), one(2500, ir::f32_to_bf16(1.0f));
+  const std::vector<uint16_t> big(2500, bf16(256.0f)), one(2500, bf16(1.0f));
   std::vector<std::byte> partial(2500 * sizeof(float) + 1);
   const std::vector<const void*> there = {big.data(), one.data()}, here = {one.data(), one.data()},
                                  partials = {partial.data() + 1};
@@ -47,8 +49,8 @@ TEST(ReduceTest, PartialReductionsAreRoundedWithTheirSumAlone) {
   std::vector<uint16_t> out(2500);
   reduce({.dtype = ir::DType::bf16, .operands = here, .partials = partials, .count = 2500, .out = out.data()});
   // 259 lies between two numbers of bf16; 256 + 1 alone would have been 256, and the sum 258.
-  EXPECT_EQ(out, std::vector<uint16_t>(2500, ir::f32_to_bf16(259.0f)));
-  EXPECT_NE(out.front(), ir::f32_to_bf16(258.0f));
+  EXPECT_EQ(out, std::vector<uint16_t>(2500, bf16(259.0f)));
+  EXPECT_NE(out.front(), bf16(258.0f));
 }
 
 TEST(ReduceTest, IntegersWrapAndPredicatesMeanAny) {

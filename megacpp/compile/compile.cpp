@@ -71,9 +71,8 @@ Decision if_we_schedule_chips(const Compilation& run) {
 Decision if_anything_is_offloaded(const Compilation& run) {
   if (run.recipe == nullptr || run.plan.layout.offload == "none")
     return Decision::no("layout.offload leaves everything on the devices");
-  return run.target.has_host_memory
-             ? Decision::yes()
-             : Decision::no("the backend " + run.target.name + " keeps everything in one memory");
+  return !run.target.tiers.empty() ? Decision::yes()
+                                   : Decision::no("the backend " + run.target.name + " keeps everything in one memory");
 }
 
 // The whole compiler, top to bottom: every kind of run (training, gradients or the forward pass alone, the whole model

@@ -144,7 +144,7 @@ double flops_of(const Graph& graph) {
 void build_model(Compilation& run) {
   if (run.recipe != nullptr) {
     const recipe::Train& train = run.recipe->train;
-    const ir::DType compute = train.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32;
+    const ir::DType compute = ir::dtype_named(train.precision);
     run.forward = model::build_forward(run.recipe->model, {train.batch, train.sequence, compute}, run.plan);
     // Backward, the gradient of a product's input costs as much as the product, and that of its weight once more; of a
     // frozen weight there is none.

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "megacpp/compile/compile.h"
-#include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/tier_copy.h"
 #include "megacpp/optim/optimizer_def.h"
 #include "megacpp/recipe/parse.h"
 #include "tests/support/plain_target.h"
@@ -21,7 +21,7 @@ namespace {
 // Every optimizer, on one chip and on several: the state of each is in one memory or the other, and replaced in place.
 TEST(OffloadTest, StateIsPlannedInTheHostsMemoryAndStreamedInTheUpdateAlone) {
   schedule::Target target = testing_support::plain_target();
-  target.has_host_memory = true;
+  target.tiers = {ir::Tier::host};
   for (const std::string& optimizer : optim::optimizer_names())
     for (const char* layout : {"layout.data_parallel=1", "layout.data_parallel=2", "layout.pipeline_parallel=2"}) {
       SCOPED_TRACE(optimizer + " " + layout);
@@ -34,11 +34,11 @@ TEST(OffloadTest, StateIsPlannedInTheHostsMemoryAndStreamedInTheUpdateAlone) {
       const Compiled after = compile_training(recipe::load(file, offloaded), target);
       for (size_t stage = 0; stage < after.stages.size(); ++stage) {
         const StagePrograms &one = before.stages[stage], &other = after.stages[stage];
-        EXPECT_GT(other.memory.host_bytes, 0);
-        EXPECT_EQ(one.memory.host_bytes, 0);
-        EXPECT_EQ(other.memory.state_bytes + other.memory.host_bytes, one.memory.state_bytes);
+        EXPECT_GT(other.memory.of_host().bytes, 0);
+        EXPECT_EQ(one.memory.of_host().bytes, 0);
+        EXPECT_EQ(other.memory.state_bytes + other.memory.of_host().bytes, one.memory.state_bytes);
         for (const memory::StateSlot& slot : other.memory.state)
-          EXPECT_EQ(slot.space == memory::Space::host, slot.role == ir::Role::optimizer) << slot.name;
+          EXPECT_EQ(slot.tier == ir::Tier::host, slot.role == ir::Role::optimizer) << slot.name;
         for (const Program& program : other.programs) {
           const bool has_copies = std::ranges::any_of(
               program.graph.nodes(), [](const ir::Node& node) { return node.op == ops::kCopyStartOp; });
@@ -50,7 +50,7 @@ TEST(OffloadTest, StateIsPlannedInTheHostsMemoryAndStreamedInTheUpdateAlone) {
 
 Compiled beside_a_host(const std::vector<std::string>& settings) {
   schedule::Target target = testing_support::plain_target();
-  target.has_host_memory = true;
+  target.tiers = {ir::Tier::host};
   return compile_training(recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings),
                           target);
 }
@@ -83,7 +83,8 @@ TEST(OffloadTest, ActivationsArePlannedInTheHostsMemoryBetweenThePasses) {
   EXPECT_LT(2 * (other.total_bytes - other.state_bytes), one.total_bytes - one.state_bytes);
   EXPECT_EQ(total_of(stored_bytes(after.stages[0], ProgramKind::update)), 0);
   const Compiled longer = beside_a_host({"train.micro_steps=4", "layout.offload=activations"});
-  EXPECT_EQ(longer.stages[0].memory.host_bytes, other.host_bytes) << "micro-steps follow each other in the same bytes";
+  EXPECT_EQ(longer.stages[0].memory.of_host().bytes, other.host_bytes)
+      << "micro-steps follow each other in the same bytes";
 }
 
 TEST(OffloadTest, BlocksAreChosenByLetter) {
@@ -93,8 +94,8 @@ TEST(OffloadTest, BlocksAreChosenByLetter) {
   ASSERT_EQ(stored.size(), 1U);
   EXPECT_EQ(stored.begin()->first, "M");
   EXPECT_EQ(stored.at("M"), stored_bytes(all.stages[0], ProgramKind::micro_step).at("M")) << "as with all letters";
-  EXPECT_EQ(some.stages[0].memory.host_bytes, stored.at("M"));
-  EXPECT_LT(some.stages[0].memory.host_bytes, all.stages[0].memory.host_bytes);
+  EXPECT_EQ(some.stages[0].memory.of_host().bytes, stored.at("M"));
+  EXPECT_LT(some.stages[0].memory.of_host().bytes, all.stages[0].memory.of_host().bytes);
   EXPECT_GT(some.stages[0].memory.total_bytes, all.stages[0].memory.total_bytes);
 }
 
@@ -102,11 +103,11 @@ TEST(OffloadTest, AllIsStateAndActivations) {
   const Compiled state = beside_a_host({"layout.offload=optimizer"}),
                  activations = beside_a_host({"layout.offload=activations"});
   const Compiled both = beside_a_host({"layout.offload=all"});
-  EXPECT_EQ(both.stages[0].memory.host_bytes,
-            state.stages[0].memory.host_bytes + activations.stages[0].memory.host_bytes);
+  EXPECT_EQ(both.stages[0].memory.of_host().bytes,
+            state.stages[0].memory.of_host().bytes + activations.stages[0].memory.of_host().bytes);
   EXPECT_EQ(both.stages[0].memory.state_bytes, state.stages[0].memory.state_bytes);
-  EXPECT_EQ(state.stages[0].memory.host_activation_bytes, 0);
-  EXPECT_EQ(both.stages[0].memory.host_activation_bytes, activations.stages[0].memory.host_bytes);
+  EXPECT_EQ(state.stages[0].memory.of_host().activation_bytes, 0);
+  EXPECT_EQ(both.stages[0].memory.of_host().activation_bytes, activations.stages[0].memory.of_host().bytes);
 }
 
 // Whether the chip itself has something to do behind the last copy that is waited for.
@@ -131,15 +132,15 @@ TEST(OffloadTest, APipelineHandsActivationsOverThroughTheHost) {
       const StagePrograms& chip = after.stages[stage];
       int64_t on_host = 0;
       for (const memory::StateSlot& slot : chip.memory.state) {
-        if (slot.space != memory::Space::host) continue;
+        if (slot.tier != ir::Tier::host) continue;
         EXPECT_NE(slot.name.find(".kept."), std::string::npos) << slot.name;
         on_host += (slot.type.bytes() + 63) / 64 * 64;
       }
       EXPECT_GT(on_host, 0);
       for (const Program& program : chip.programs)
         EXPECT_TRUE(program.kind != ProgramKind::forward || ends_with_work(program.graph)) << program.graph.name();
-      EXPECT_EQ(chip.memory.host_bytes, on_host) << "nothing but state";
-      EXPECT_EQ(chip.memory.host_activation_bytes, on_host) << "of micro-batches";
+      EXPECT_EQ(chip.memory.of_host().bytes, on_host) << "nothing but state";
+      EXPECT_EQ(chip.memory.of_host().activation_bytes, on_host) << "of micro-batches";
       EXPECT_EQ(total_of(stored_bytes(chip, ProgramKind::forward)), on_host) << "each slot has its own";
       EXPECT_EQ(chip.memory.state_bytes + on_host, before.stages[stage].memory.state_bytes);
       EXPECT_LT(chip.memory.total_bytes, before.stages[stage].memory.total_bytes);
@@ -153,7 +154,7 @@ TEST(OffloadTest, ATargetWithOneMemoryKeepsEverythingThere) {
   for (const char* offload : {"layout.offload=optimizer", "layout.offload=activations", "layout.offload=all"}) {
     const Compiled compiled =
         compile_training(recipe::load(file, std::vector<std::string>{offload}), testing_support::plain_target());
-    EXPECT_EQ(compiled.stages[0].memory.host_bytes, 0) << offload;
+    EXPECT_EQ(compiled.stages[0].memory.of_host().bytes, 0) << offload;
   }
 }
 

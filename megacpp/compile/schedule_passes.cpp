@@ -45,7 +45,7 @@ Program conversion_of(const std::vector<schedule::WeightCopy>& copies, partition
   Program program{.kind = ProgramKind::convert_weights, .stage = stage, .graph = schedule::make_copies(copies)};
   for (const schedule::WeightCopy& copy : copies) {
     partition::Placement placement = inputs.at(copy.weight);
-    placement.whole.dtype = ir::DType::bf16;
+    placement.whole.dtype = copy.dtype;
     program.outputs[copy.name()] = inputs[copy.name()] = std::move(placement);
   }
   return program;
@@ -71,7 +71,8 @@ std::vector<std::set<std::string>> with_one_conversion(const Compilation& run) {
 
 void offload_state(Compilation& run) {
   for (Program& program : run.programs)
-    if (program.kind == ProgramKind::update) program.graph = schedule::offload_state(program.graph);
+    if (program.kind == ProgramKind::update)
+      program.graph = schedule::offload_state(program.graph, run.target.tiers.front());
 }
 
 bool is_backward(ProgramKind kind) {
@@ -80,7 +81,7 @@ bool is_backward(ProgramKind kind) {
 
 // In a pipeline what a forward program hands over to backward programs of its part of the model.
 void offload_activations(Compilation& run) {
-  const schedule::OffloadedBlocks blocks{.letters = run.plan.layout.offload_blocks};
+  const schedule::OffloadedBlocks blocks{.letters = run.plan.layout.offload_blocks, .tier = run.target.tiers.front()};
   for (Program& program : run.programs) {
     if (program.kind == ProgramKind::micro_step) program.graph = schedule::offload_activations(program.graph, blocks);
     if (program.kind != ProgramKind::forward) continue;

@@ -7,7 +7,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/compile/state_table.h"
 #include "megacpp/ops/builder.h"
-#include "megacpp/ops/host_copy.h"
+#include "megacpp/ops/tier_copy.h"
 #include "megacpp/partition/divide_graph.h"
 #include "megacpp/partition/split_passes.h"
 
@@ -77,9 +77,8 @@ class SlotProgram {
     ops::Builder builder(result_.graph);
     const ValueId storage = builder.input(state, source_.graph.type(output.value),
                                           is_kept_weight(output.name) ? ir::Role::weight : ir::Role::activation);
-    if (ops::is_in_host_memory(source_.graph, output.value))
-      result_.graph.node(result_.graph.value(storage).producer)
-          .attrs.set(std::string(ops::kMemoryAttr), std::string(ops::kToHost));
+    if (const ir::Tier tier = ops::tier_of(source_.graph, output.value); tier != ir::Tier::device)
+      ops::place_input(result_.graph.node(result_.graph.value(storage).producer), tier);
     const auto at = source_.outputs.find(output.name);
     if (at != source_.outputs.end()) placements_[state] = at->second;
   }

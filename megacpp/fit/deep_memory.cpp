@@ -234,8 +234,17 @@ void add_contents(memory::Contents contents, const memory::Contents& before, con
 
 // ---- A stage
 
-constexpr std::array kOnLines = {&memory::MemoryPlan::state_bytes, &memory::MemoryPlan::host_bytes,
-                                 &memory::MemoryPlan::host_activation_bytes};
+/// Bytes of a plan that grow with its depth along a line.
+using BytesOf = std::function<int64_t(const memory::MemoryPlan&)>;
+
+int64_t state_bytes(const memory::MemoryPlan& plan) { return plan.state_bytes; }
+
+BytesOf bytes_in(ir::Tier tier, int64_t memory::AwayBytes::*bytes) {
+  return [=](const memory::MemoryPlan& plan) {
+    const auto at = plan.away.find(tier);
+    return at == plan.away.end() ? 0 : at->second.*bytes;
+  };
+}
 
 class DeepMemory {
  public:
@@ -248,7 +257,10 @@ class DeepMemory {
     if (!have_same_programs() || !are_bytes_on_lines()) return std::nullopt;
     const memory::MemoryPlan& last = stages_[2]->memory;
     memory::MemoryPlan plan;
-    for (int64_t memory::MemoryPlan::*const bytes : kOnLines) plan.*bytes = of(bytes);
+    plan.state_bytes = of(state_bytes);
+    for (const auto& [tier, _] : last.away)
+      plan.away[tier] = {.bytes = of(bytes_in(tier, &memory::AwayBytes::bytes)),
+                         .activation_bytes = of(bytes_in(tier, &memory::AwayBytes::activation_bytes))};
     std::optional<Moment> peak;
     for (size_t p = 0; p < stages_[0]->programs.size(); ++p) {
       ProgramAtDepths program = at_depths(p);
@@ -278,17 +290,20 @@ class DeepMemory {
   }
 
  private:
-  int64_t of(int64_t memory::MemoryPlan::*bytes) const {
-    return shallow_.depths.extended(stages_[1]->memory.*bytes, stages_[2]->memory.*bytes);
+  int64_t of(const BytesOf& bytes) const {
+    return shallow_.depths.extended(bytes(stages_[1]->memory), bytes(stages_[2]->memory));
   }
 
-  bool is_on_line(int64_t memory::MemoryPlan::*bytes) const {
-    const auto at = [&](size_t i) { return stages_[i]->memory.*bytes; };
+  bool is_on_line(const BytesOf& bytes) const {
+    const auto at = [&](size_t i) { return bytes(stages_[i]->memory); };
     return at(2) - at(1) == at(1) - at(0);
   }
 
   bool are_bytes_on_lines() const {
-    return std::ranges::all_of(kOnLines, [this](auto bytes) { return is_on_line(bytes); });
+    return is_on_line(state_bytes) && std::ranges::all_of(stages_[2]->memory.away, [this](const auto& away) {
+             return is_on_line(bytes_in(away.first, &memory::AwayBytes::bytes)) &&
+                    is_on_line(bytes_in(away.first, &memory::AwayBytes::activation_bytes));
+           });
   }
 
   bool have_same_programs() const {

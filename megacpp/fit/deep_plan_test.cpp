@@ -60,7 +60,7 @@ double off(int64_t found, int64_t expected) { return off(static_cast<double>(fou
 
 void expect_same_memory(const memory::MemoryPlan& deep, const memory::MemoryPlan& whole) {
   EXPECT_EQ(deep.state_bytes, whole.state_bytes);
-  EXPECT_EQ(deep.host_bytes, whole.host_bytes);
+  EXPECT_EQ(deep.of_host().bytes, whole.of_host().bytes);
   EXPECT_LE(off(deep.total_bytes, whole.total_bytes), kMostOffPeak) << deep.total_bytes << " " << whole.total_bytes;
   EXPECT_EQ(deep.peak_program, whole.peak_program);
   // What is alive at moments with as many bytes may be for other things.

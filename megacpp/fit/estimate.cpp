@@ -47,7 +47,7 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
                     .time = {}};
   require_all_devices(recipe, estimate.plan, assumptions.slice);
   const schedule::Target target = target_on(assumptions);
-  estimate.has_host_memory = target.has_host_memory;
+  estimate.tiers = target.tiers;
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
   if (std::optional<DeepPlan> deep = deep_plan(recipe, estimate.plan, assumptions, target)) {
     estimate.compiled = std::move(deep->compiled);

@@ -18,6 +18,7 @@
 #include "megacpp/fit/shallow_plans.h"
 #include "megacpp/fit/step_time.h"
 #include "megacpp/hw/slice.h"
+#include "megacpp/ir/memory_tier.h"
 #include "megacpp/plan/next_step.h"
 #include "megacpp/plan/plan.h"
 #include "megacpp/recipe/block_loops.h"
@@ -45,7 +46,7 @@ struct Estimate {
   FitReport fit;
   StepTime time;
   catalog::Correction time_correction = {};  // of its time, likewise
-  bool has_host_memory = false;              // what runs it can keep state in its host's memory
+  std::vector<ir::Tier> tiers = {};          // what runs it can keep tensors in these beside its devices
   /// Where blocks that repeat were planned once: what was compiled. `compiled` then has memory and FLOPs alone, and
   /// nothing that runs.
   std::optional<ShallowPlans> shallow = {};

@@ -104,8 +104,9 @@ void add_host_bytes(FitReport& report, const compile::Compiled& compiled, const 
     const int64_t host = host_of[static_cast<size_t>(chip)];
     const int64_t free = hosts.all.empty() ? INT64_MAX : hosts.all[static_cast<size_t>(host)].bytes;
     memory::HostFit& fit = kept.try_emplace(host, memory::HostFit{.limit_bytes = free, .chip = chip}).first->second;
-    fit.offloaded_bytes += compiled.programs_of(chip).memory.host_bytes;
-    fit.activation_bytes += compiled.programs_of(chip).memory.host_activation_bytes;
+    const memory::AwayBytes away = compiled.programs_of(chip).memory.of_host();
+    fit.offloaded_bytes += away.bytes;
+    fit.activation_bytes += away.activation_bytes;
   }
   if (hosts.keep_snapshot)
     for (const auto& [host, bytes] : snapshot_by_host(compiled, host_of)) kept[host].snapshot_bytes = bytes;

@@ -250,7 +250,7 @@ compile::Compiled with_offloaded_state() {
   compiled.stages[0].state = {compile::StateTensor{.name = "embedding", .whole = {ir::DType::f32, {6}}, .kept = true}};
   compiled.stages[1].state = {compile::StateTensor{.name = "head", .whole = {ir::DType::f32, {4}}, .kept = true}};
   for (compile::StagePrograms& stage : compiled.stages)
-    stage.memory.host_bytes = 7, stage.memory.host_activation_bytes = 2;
+    stage.memory.away[ir::Tier::host] = {.bytes = 7, .activation_bytes = 2};
   return compiled;
 }
 

@@ -143,7 +143,9 @@ class LadderWalk {
     }
   }
 
-  bool is_possible(const Rung& rung) const { return now_->has_host_memory || !rung.needs_host_memory; }
+  bool is_possible(const Rung& rung) const {
+    return !rung.needs || std::ranges::find(now_->tiers, *rung.needs) != now_->tiers.end();
+  }
 
   void skip(const Rung& rung, const std::string& why) {
     if (is_first_pass_) note(rung, {}, Verdict::skipped, why);

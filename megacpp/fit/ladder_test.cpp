@@ -47,8 +47,8 @@ const Attempt* attempt_of(const LadderPath& path, const std::string& rung) {
 }
 
 TEST(LadderTest, TheTableHasTheRungsThatRecipesMayName) {
-  ASSERT_EQ(all_rungs().size(), recipe::Ladder::kRungs.size());
-  for (size_t i = 0; i < all_rungs().size(); ++i) EXPECT_EQ(all_rungs()[i].name, recipe::Ladder::kRungs[i]);
+  ASSERT_EQ(all_rungs().size(), recipe::rung_names().size());
+  for (size_t i = 0; i < all_rungs().size(); ++i) EXPECT_EQ(all_rungs()[i].name, recipe::rung_names()[i]);
 }
 
 TEST(LadderTest, ActivationsThatOverflowHalveTheBatchAndKeepTheGlobalOne) {
@@ -174,7 +174,7 @@ MakeEstimate beside_host(int64_t host_bytes) {
         .kernels = {.name = "any",
                     .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
                     .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; },
-                    .has_host_memory = true},
+                    .tiers = {ir::Tier::host}},
         .kernels_run_there = true,
         .limits = recipe::chip_limits(recipe.hardware, 1),
         .hosts = std::move(hosts)};

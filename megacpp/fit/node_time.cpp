@@ -65,7 +65,7 @@ double share_of_peak(const hw::Chip& chip, ops::Work work, int64_t head_width) {
 }
 
 NodeTime node_time(const hw::Chip& device, const ops::OpDef& op, const ops::NodeView& view, const NodeRun& run) {
-  const std::string_view dtype = view.operands.empty() ? "f32" : ir::dtype_name(view.operands[0].dtype);
+  const std::string_view dtype = ir::record(view.operands.empty() ? ir::DType::f32 : view.operands[0].dtype).rate;
   const ops::Cost own = op.cost(view);
   const ops::Cost cost = run.compiler == Compiler::xla && op.cost_by_xla ? op.cost_by_xla(view) : own;
   const double at_peak = cost.flops / matrix_rate(device, dtype).flops_per_second;

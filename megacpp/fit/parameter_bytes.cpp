@@ -108,7 +108,7 @@ std::map<std::string, ArgumentStack> stacks_of(const memory::MemoryPlan& plan, c
   const StackedBlocks blocks(recipe);
   std::map<std::string, ArgumentStack> stacks;
   for (const memory::StateSlot& slot : plan.state)
-    if (part_of(parts, slot.role) != nullptr && slot.space == memory::Space::device) {
+    if (part_of(parts, slot.role) != nullptr && slot.tier == ir::Tier::device) {
       auto& [one, members] = stacks[blocks.argument_of(slot)];
       MEGACPP_CHECK(one == nullptr || one->type == slot.type) << slot.name << " is unlike its stack";
       one = &slot;

@@ -93,7 +93,7 @@ struct ByBatch {
 QuickEstimator::QuickEstimator(const Recipe& recipe, const Assumptions& assumptions, base::ThreadPool& pool)
     : recipe_(recipe),
       assumptions_(assumptions),
-      element_bytes_(recipe.train.precision == "bf16" ? 2 : 4),
+      element_bytes_(ir::dtype_bytes(ir::dtype_named(recipe.train.precision))),
       parameters_(alike_parameters(recipe.model)) {
   for (const auto& [parameter, count] : parameters_) {
     const bool of_experts = std::ranges::find(parameter.dims, blocks::Dim::experts) != parameter.dims.end();

@@ -63,8 +63,9 @@ std::string missing_rates(const hw::Chip& chip, const recipe::Recipe& recipe) {
                         kMeasuredPrecision);
   if (const std::vector<std::string> work = work_at_rate_of_products(chip, recipe); !work.empty())
     text += fmt::format("; {} at the share of products, since its file has none", fmt::join(work, " and "));
-  if (recipe.layout.offload != recipe::Layout{}.offload && chip.link(kHostLink) == nullptr)
-    text += fmt::format("; without the copies of layout.offload, since its file has no link {}", kHostLink);
+  if (recipe.layout.offload != recipe::Layout{}.offload && chip.link(ir::record(ir::Tier::host).link) == nullptr)
+    text += fmt::format("; without the copies of layout.offload, since its file has no link {}",
+                        ir::record(ir::Tier::host).link);
   return text;
 }
 
@@ -95,7 +96,7 @@ std::string range_text(const StepTime& time, const hw::Chip& chip) {
     return fmt::format(
         "Expected above {}, the roofline without copies from and to the host: how long {} take nobody knows, since the "
         "file of {} has no link {}.",
-        limit, memory::human_bytes(time.unpriced_bytes), chip.name, kHostLink);
+        limit, memory::human_bytes(time.unpriced_bytes), chip.name, ir::record(ir::Tier::host).link);
   if (time.is_limit || chip.kind == hw::ChipKind::host) return fmt::format("The roofline is {}.", limit);
   if (!time.range.most)
     return fmt::format("Expected above {}, the roofline; how far above {}.", limit, why_open(time.range.open));

@@ -12,8 +12,8 @@
 #include "megacpp/fit/axis_link.h"
 #include "megacpp/fit/pipeline_time.h"
 #include "megacpp/ops/collective_start.h"
-#include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/tier_copy.h"
 
 namespace megacpp::fit {
 namespace {
@@ -144,16 +144,17 @@ class Walk {
     return seconds;
   }
 
-  // Copies of a direction follow each other; those from the host and to it pass each other. When this one is there.
+  // Copies of a direction follow each other; those from a tier and to it pass each other. When this one is there.
   double start_copy(const Graph& graph, const Node& node, double now) {
-    const hw::Link* const link = chip_.link(kHostLink);
+    const ir::Tier to = ops::tier_of(node), away = to == ir::Tier::device ? ops::tier_of(graph, node.operands[0]) : to;
+    const hw::Link* const link = chip_.link(ir::record(away).link);
     const int64_t bytes = graph.type(node.results[0]).bytes();
     if (link == nullptr) {
       time_.unpriced_bytes += runs_ * bytes;
       return now;
     }
     const double seconds = static_cast<double>(bytes) / link->bytes_per_second;
-    double& free = copies_free_[ops::is_in_host_memory(node) ? 1 : 0];
+    double& free = copies_free_[{away, to}];
     free = std::max(free, now) + seconds;
     time_.overlapped += times(seconds);
     return free;
@@ -190,8 +191,8 @@ class Walk {
     std::string axes;
     double begins, ends;
   };
-  std::vector<Use> wire_;                   // one after the other
-  std::array<double, 2> copies_free_ = {};  // when the next copy from the host, to it, can begin
+  std::vector<Use> wire_;                                        // one after the other
+  std::map<std::pair<ir::Tier, ir::Tier>, double> copies_free_;  // by tier and where to: when the next can begin
   StepTime time_;
 };
 

@@ -21,9 +21,6 @@
 
 namespace megacpp::fit {
 
-/// The link of a chip's file that copies from and to its host take.
-inline constexpr const char* kHostLink = "pcie";
-
 /// What the collectives over one set of axes cost a chip in a step.
 struct LinkTime {
   std::string axes;         // "data+expert"

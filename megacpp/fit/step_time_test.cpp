@@ -9,7 +9,7 @@
 #include "megacpp/fit/estimate.h"
 #include "megacpp/ops/builder.h"
 #include "megacpp/ops/collective_start.h"
-#include "megacpp/ops/host_copy.h"
+#include "megacpp/ops/tier_copy.h"
 #include "megacpp/recipe/parse.h"
 #include "tests/support/assumptions.h"
 
@@ -359,7 +359,9 @@ TEST(StepTimeTest, LinksThatCarryNothingAreNotListed) {
 /// 256 bytes from the host's memory, which are waited for, and a product.
 compile::Compiled with_a_copy() {
   return compiled_of({program([](ops::Builder& b) {
-    const ValueId copied = b.one(ops::kCopyStartOp, {add_gradient(b, "moment")}, {{"to", std::string(ops::kToDevice)}});
+    const ValueId moment = add_gradient(b, "moment");
+    ops::place_input(b.graph().node(b.graph().value(moment).producer), ir::Tier::host);
+    const ValueId copied = b.one(ops::kCopyStartOp, {moment}, ops::copy_to(ir::Tier::device));
     b.one(ops::kCopyDoneOp, {copied});
     add_product(b);
   })});
@@ -367,7 +369,7 @@ compile::Compiled with_a_copy() {
 
 TEST(StepTimeTest, CopiesFromTheHostTakeTheRateOfItsLink) {
   hw::Slice slice = toys(1);
-  slice.chip.links.push_back({.name = kHostLink, .scope = hw::LinkScope::node, .bytes_per_second = 64});
+  slice.chip.links.push_back({.name = "pcie", .scope = hw::LinkScope::node, .bytes_per_second = 64});
   const StepTime time = predict_step(with_a_copy(), slice, "f32");
   EXPECT_DOUBLE_EQ(time.exposed, 4);
   EXPECT_EQ(time.unpriced_bytes, 0);
@@ -376,15 +378,15 @@ TEST(StepTimeTest, CopiesFromTheHostTakeTheRateOfItsLink) {
 // 256 bytes to the host and back, a product of 8 s beside either way.
 TEST(StepTimeTest, CopiesBesideWorkAreHiddenUpToTheRateOfTheirLink) {
   const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) {
-    const ValueId away = b.one(ops::kCopyStartOp, {add_gradient(b, "kept")}, {{"to", std::string(ops::kToHost)}});
+    const ValueId away = b.one(ops::kCopyStartOp, {add_gradient(b, "kept")}, ops::copy_to(ir::Tier::host));
     add_product(b, "forward");
     const ValueId stored = b.one(ops::kCopyDoneOp, {away});
-    const ValueId back = b.one(ops::kCopyStartOp, {stored}, {{"to", std::string(ops::kToDevice)}});
+    const ValueId back = b.one(ops::kCopyStartOp, {stored}, ops::copy_to(ir::Tier::device));
     add_product(b, "backward");
     b.one(ops::kCopyDoneOp, {back});
   })});
   hw::Slice slice = toys(1);
-  slice.chip.links.push_back({.name = kHostLink, .scope = hw::LinkScope::node, .bytes_per_second = 64});
+  slice.chip.links.push_back({.name = "pcie", .scope = hw::LinkScope::node, .bytes_per_second = 64});
   slice.chip.reached.products = slice.chip.reached.traffic = 1;
   slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
   const StepTime hidden = predict_step(compiled, slice, "bf16");
@@ -408,7 +410,7 @@ TEST(StepTimeTest, AStageThatWaitsForCopiesLeavesTheEndOpenWhereAnotherIsSlower)
                               add_product(b, "second");
                             })}).stages[0]);
   hw::Slice slice = toys(2);
-  slice.chip.links.push_back({.name = kHostLink, .scope = hw::LinkScope::node, .bytes_per_second = 64});
+  slice.chip.links.push_back({.name = "pcie", .scope = hw::LinkScope::node, .bytes_per_second = 64});
   slice.chip.reached.products = slice.chip.reached.traffic = 1;
   slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
   const StepTime time = predict_step(compiled, slice, "bf16");

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
+#include "megacpp/ir/dtype.h"
 
 namespace megacpp::hw {
 namespace {
@@ -79,7 +80,8 @@ Chip host_chip(const HostRates& rates, int64_t virtual_chips) {
   if (scans > 0) chip.reached.attention[1] = chip.reached.attention_grad[1] = scans;
   chip.reached.products = chip.reached.traffic = 1;  // rates are measured with the kernels that steps run
   // Kernels compute in f32 whatever they store.
-  for (const char* dtype : {"f32", "bf16"}) chip.peak_flops[dtype] = rates.matrix_flops * share;
+  for (const std::string& precision : ir::precision_names())
+    chip.peak_flops[std::string(ir::record(ir::dtype_named(precision)).rate)] = rates.matrix_flops * share;
   // Chips read straight from each other's buffers: every byte is read once and written once.
   chip.links.push_back({.name = "memory",
                         .scope = LinkScope::node,

@@ -8,6 +8,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/suggest.h"
+#include "megacpp/ir/dtype.h"
 
 namespace megacpp::hw {
 namespace {
@@ -17,18 +18,31 @@ using Order = std::vector<int64_t>;  // dimensions, the minor one first
 
 /// XLA's name, bits, other names.
 struct TypeNames {
-  const char* name;
+  std::string_view name;
   int bits;
   std::vector<std::string_view> others;
 };
+
+/// Ours, then what programs that others write have.
+std::vector<TypeNames> make_type_table() {
+  std::vector<TypeNames> table;
+  for (const ir::DTypeRecord& type : ir::all_dtypes()) table.push_back({type.xla, type.bits, {type.name, type.numpy}});
+  table.insert(table.end(), {{"f64", 64, {"float64"}},
+                             {"s64", 64, {"i64", "int64"}},
+                             {"u64", 64, {"uint64"}},
+                             {"u32", 32, {"uint32"}},
+                             {"f16", 16, {"float16"}},
+                             {"s16", 16, {"i16", "int16"}},
+                             {"u16", 16, {"uint16"}},
+                             {"s8", 8, {"i8", "int8"}},
+                             {"u8", 8, {"uint8"}},
+                             {"f8e4m3fn", 8, {"float8_e4m3fn"}},
+                             {"f8e5m2", 8, {"float8_e5m2"}}});
+  return table;
+}
+
 const std::vector<TypeNames>& type_table() {
-  static const std::vector<TypeNames> table = {
-      {"f64", 64, {"float64"}},   {"s64", 64, {"i64", "int64"}},      {"u64", 64, {"uint64"}},
-      {"f32", 32, {"float32"}},   {"s32", 32, {"i32", "int32"}},      {"u32", 32, {"uint32"}},
-      {"bf16", 16, {"bfloat16"}}, {"f16", 16, {"float16"}},           {"s16", 16, {"i16", "int16"}},
-      {"u16", 16, {"uint16"}},    {"s8", 8, {"i8", "int8"}},          {"u8", 8, {"uint8"}},
-      {"pred", 8, {"bool"}},      {"f8e4m3fn", 8, {"float8_e4m3fn"}}, {"f8e5m2", 8, {"float8_e5m2"}},
-  };
+  static const std::vector<TypeNames> table = make_type_table();
   return table;
 }
 
@@ -170,9 +184,9 @@ Order argument_order(const Chip& chip, int bits, Shape shape) {
 ElementType element_type(std::string_view name) {
   for (const TypeNames& type : type_table())
     if (name == type.name || std::find(type.others.begin(), type.others.end(), name) != type.others.end())
-      return {type.name, type.bits};
+      return {std::string(type.name), type.bits};
   std::vector<std::string> known;
-  for (const TypeNames& type : type_table()) known.push_back(type.name);
+  for (const TypeNames& type : type_table()) known.emplace_back(type.name);
   base::raise(base::Code::E1604, {.where = "dtype",
                                   .got = "'" + std::string(name) + "'",
                                   .wanted = "a dtype such as f32, bf16, s32 or s8",

@@ -3,52 +3,58 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
+#include <array>
+#include <vector>
+
+#include "tests/support/dtype_contract.h"
 
 namespace megacpp::ir {
 namespace {
 
-TEST(DtypeTest, NamesRoundTripAndSizesAreRight) {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::i32, DType::pred})
-    EXPECT_EQ(parse_dtype(dtype_name(dtype)), dtype);
+constexpr std::array kAll = {DType::f32, DType::bf16, DType::i32, DType::pred};
+
+TEST(DtypeTest, RecordsAreWhole) {
+  ASSERT_EQ(all_dtypes().size(), kAll.size());
+  for (const DType dtype : kAll) testing_support::expect_whole(dtype);
+}
+
+TEST(DtypeTest, RangesAreThoseOfTheCasts) {
+  for (const DType dtype : kAll) testing_support::expect_range(dtype);
+}
+
+TEST(DtypeTest, NarrowNumbersComeBackAndAreRoundedToNearestEven) {
+  for (const DType dtype : kAll) testing_support::expect_exact_casts(dtype);
+}
+
+TEST(DtypeTest, NamesBytesAndKinds) {
+  EXPECT_EQ(dtype_name(DType::bf16), "bf16");
   EXPECT_EQ(parse_dtype("f64"), std::nullopt);
-  EXPECT_EQ(dtype_bytes(DType::f32), 4);
   EXPECT_EQ(dtype_bytes(DType::bf16), 2);
-  EXPECT_EQ(dtype_bytes(DType::i32), 4);
   EXPECT_EQ(dtype_bytes(DType::pred), 1);
-  EXPECT_TRUE(is_float(DType::bf16));
-  EXPECT_FALSE(is_float(DType::pred));
+  EXPECT_TRUE(is_narrow(DType::bf16));
+  for (const DType dtype : {DType::f32, DType::i32, DType::pred}) EXPECT_FALSE(is_narrow(dtype));
+  EXPECT_EQ(precision_names(), (std::vector<std::string>{"f32", "bf16"}));
 }
 
-TEST(DtypeTest, EveryBf16ComesBack) {
-  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    const float value = bf16_to_f32(static_cast<uint16_t>(bits));
-    const uint16_t back = f32_to_bf16(value);
-    if (std::isnan(value)) {
-      ASSERT_TRUE(std::isnan(bf16_to_f32(back))) << bits;
-    } else {
-      ASSERT_EQ(back, bits);
-    }
+TEST(DtypeTest, IntegersAndFlagsAreStoredWhole) {
+  EXPECT_EQ(rounded(DType::i32, -2.7), -2.0);
+  EXPECT_EQ(number_of(DType::i32, bits_of(DType::i32, -16777217.0)), -16777217.0);
+  EXPECT_EQ(rounded(DType::pred, 0.3), 1.0);
+  EXPECT_EQ(bits_of(DType::pred, -4.0), 1u);
+}
+
+TEST(DtypeTest, RowsAtAnyAddressAreConverted) {
+  const std::vector<float> numbers = {1.5F, -2.0F, 0.0F, 7.0F, 1e-3F};
+  for (const DType dtype : kAll) {
+    const DTypeRecord& type = record(dtype);
+    const auto count = static_cast<int64_t>(numbers.size());
+    std::vector<std::byte> bytes(numbers.size() * static_cast<size_t>(type.bytes()) + 1);
+    std::vector<float> back(numbers.size());
+    type.from_f32(numbers.data(), bytes.data() + 1, count);
+    type.to_f32(bytes.data() + 1, back.data(), count);
+    for (size_t i = 0; i < numbers.size(); ++i)
+      EXPECT_EQ(static_cast<double>(back[i]), rounded(dtype, static_cast<double>(numbers[i]))) << type.name;
   }
-}
-
-TEST(DtypeTest, Bf16RoundsToNearestEven) {
-  const auto rounded = [](float value) { return bf16_to_f32(f32_to_bf16(value)); };
-  const float step = 1.0F / 128.0F;  // between neighbours just above one
-  EXPECT_EQ(rounded(1.0F + 0.49F * step), 1.0F);
-  EXPECT_EQ(rounded(1.0F + 0.50F * step), 1.0F);
-  EXPECT_EQ(rounded(1.0F + 0.51F * step), 1.0F + step);
-  EXPECT_EQ(rounded(1.0F + 1.50F * step), 1.0F + 2.0F * step);
-  EXPECT_EQ(rounded(-1.0F - 1.50F * step), -1.0F - 2.0F * step);
-}
-
-TEST(DtypeTest, Bf16KeepsInfinitiesNanAndSign) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(bf16_to_f32(f32_to_bf16(-kInfinity)), -kInfinity);
-  EXPECT_EQ(bf16_to_f32(f32_to_bf16(std::numeric_limits<float>::max())), kInfinity);
-  EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(std::bit_cast<float>(0x7f800001u)))));
-  EXPECT_TRUE(std::signbit(bf16_to_f32(f32_to_bf16(-0.0F))));
 }
 
 }  // namespace

@@ -49,23 +49,26 @@ Json json_of(const runtime::Transfers& transfers) { return {{"count", transfers.
 runtime::Transfers transfers_of(const Json& json) { return {.count = json.at("count"), .bytes = json.at("bytes")}; }
 
 Json json_of(const ChipReport& chip) {
+  Json away = Json::array();
+  for (const runtime::TierUse& use : chip.memory.away)
+    away.push_back({{"tier", use.tier}, {"planned", use.planned_bytes}, {"measured", use.measured_bytes}});
   return {{"chip", chip.chip},
           {"used", bytes_json(chip.memory.used_bytes)},
           {"limit", bytes_json(chip.memory.limit_bytes)},
           {"planned", bytes_json(chip.memory.planned_peak_bytes)},
           {"measured", bytes_json(chip.memory.measured_peak_bytes)},
-          {"planned_host", chip.memory.planned_host_bytes},
-          {"measured_host", chip.memory.measured_host_bytes}};
+          {"away", std::move(away)}};
 }
 
 ChipReport chip_of(const Json& json) {
+  std::vector<runtime::TierUse> away;
+  for (const Json& use : json.at("away")) away.push_back({use.at("tier"), use.at("planned"), use.at("measured")});
   return {.chip = json.at("chip"),
           .memory = {.used_bytes = bytes_of(json.at("used")),
                      .limit_bytes = bytes_of(json.at("limit")),
                      .planned_peak_bytes = bytes_of(json.at("planned")),
                      .measured_peak_bytes = bytes_of(json.at("measured")),
-                     .planned_host_bytes = json.at("planned_host"),
-                     .measured_host_bytes = json.at("measured_host")}};
+                     .away = std::move(away)}};
 }
 
 Json json_of(const std::optional<runtime::StepParts>& parts) {

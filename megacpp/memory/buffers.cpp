@@ -8,8 +8,8 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/collective_start.h"
-#include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/tier_copy.h"
 #include "megacpp/ops/tile_program.h"
 
 namespace megacpp::memory {
@@ -71,9 +71,9 @@ class Assigner {
       if (graph_.nodes()[n].op != ir::kInputOp) place(n);
     for (const ir::Output& output : graph_.outputs()) {
       if (output.donated.empty() || buffer(output.value).state == output.donated) continue;
-      MEGACPP_CHECK(buffer(inputs_.at(output.donated)).space == Space::device &&
-                    buffer(output.value).space == Space::device)
-          << output.donated << " is in the host's memory and is not replaced in place";
+      MEGACPP_CHECK(buffer(inputs_.at(output.donated)).tier == ir::Tier::device &&
+                    buffer(output.value).tier == ir::Tier::device)
+          << output.donated << " is not in memory of the device and is not replaced in place";
       result_.final_copies.push_back({output.value, output.donated});
       check_not_output(output.donated);
     }
@@ -98,7 +98,7 @@ class Assigner {
                                .scope = node.scope,
                                .what = node.op + " " + to_string(graph_.type(value)),
                                .state = name,
-                               .space = ops::is_in_host_memory(node) ? Space::host : Space::device});
+                               .tier = ops::tier_of(node)});
   }
 
   // What is seen as the replacement of a state is written there: by a reshape, or when a collective or a copy is done.
@@ -258,12 +258,12 @@ class Assigner {
 
   void place_copy(uint32_t n) {
     const ir::Node& node = graph_.nodes()[n];
-    const Space space = ops::is_in_host_memory(node) ? Space::host : Space::device;
+    const ir::Tier tier = ops::tier_of(node);
     place_result(n, 0, std::nullopt);
     Buffer& to = buffer(node.results[0]);
-    if (to.state.empty()) to.space = space;
-    MEGACPP_CHECK(to.space == space) << graph_.name() << ": " << node.op << " @" << node.scope << " to "
-                                     << node.attrs.text("to") << " replaces state in the other memory";
+    if (to.state.empty()) to.tier = tier;
+    MEGACPP_CHECK(to.tier == tier) << graph_.name() << ": " << node.op << " @" << node.scope << " to "
+                                   << node.attrs.text("to") << " replaces state in the other memory";
     Buffer& from = buffer(node.operands[0]);
     from.last = std::max(from.last, done_at_[n]);  // may be read until the copy is done
   }

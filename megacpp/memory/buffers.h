@@ -16,12 +16,10 @@
 #include <vector>
 
 #include "megacpp/ir/graph.h"
+#include "megacpp/ir/memory_tier.h"
 #include "megacpp/schedule/target.h"
 
 namespace megacpp::memory {
-
-/// Where bytes are: on the chip, or in pinned memory of its host (ops/host_copy.h).
-enum class Space : uint8_t { device, host };
 
 struct Buffer {
   int64_t bytes = 0;   // as used, before alignment
@@ -31,7 +29,7 @@ struct Buffer {
   std::string scope;
   std::string what;   // op and type, for reports
   std::string state;  // name of the input whose storage this is; empty: temporary
-  Space space = Space::device;
+  ir::Tier tier = ir::Tier::device;
 };
 
 struct Buffers {
@@ -47,8 +45,8 @@ struct Buffers {
   std::vector<Copy> final_copies;
 };
 
-/// In the host's memory there are state, which what replaces it is copied into in place, and temporaries that copies
-/// leave there for later ones (ops/host_copy.h). Either is in use until the last copy from it is done.
+/// In other tiers than the device's there are state, which what replaces it is copied into in place, and temporaries
+/// that copies leave there for later ones (ops/tier_copy.h). Either is in use until the last copy from it is done.
 Buffers assign_buffers(const ir::Graph& graph, const schedule::Target& target);
 
 }  // namespace megacpp::memory

@@ -12,7 +12,7 @@
 #include "megacpp/ir/text.h"
 #include "megacpp/memory/memory_plan.h"
 #include "megacpp/ops/collective_start.h"
-#include "megacpp/ops/host_copy.h"
+#include "megacpp/ops/tier_copy.h"
 #include "megacpp/schedule/bucket_collectives.h"
 #include "megacpp/schedule/fuse.h"
 #include "megacpp/schedule/offload_activations.h"
@@ -40,7 +40,7 @@ class ChipArenas {
       : graph_(graph), plan_(plan), program_(plan.programs[0]), moves_(moves) {
     for (size_t chip = 0; chip < kChips; ++chip) {
       arenas_.emplace_back(static_cast<size_t>(plan.total_bytes), std::byte{0xFF});
-      hosts_.emplace_back(static_cast<size_t>(plan.host_bytes), std::byte{0xFF});
+      hosts_.emplace_back(static_cast<size_t>(plan.of_host().bytes), std::byte{0xFF});
       expected_.emplace_back(graph.values().size());
     }
   }
@@ -66,7 +66,7 @@ class ChipArenas {
 
  private:
   const std::byte* at(size_t chip, ir::ValueId value) const {
-    const bool is_on_host = program_.value_space[value.index] == Space::host;
+    const bool is_on_host = program_.value_tier[value.index] == ir::Tier::host;
     return (is_on_host ? hosts_ : arenas_)[chip].data() + program_.value_offset[value.index];
   }
   std::byte* at(size_t chip, ir::ValueId value) { return const_cast<std::byte*>(std::as_const(*this).at(chip, value)); }
@@ -96,7 +96,7 @@ class ChipArenas {
                             ? testing_support::evaluate_collective(node.op, operands, chip, node.attrs)
                             : ops::evaluate_op(node.op, operands[chip], node.attrs));
       for (Tensor& result : results.back())
-        for (double& element : result.data) element = ops::round_to(result.type.dtype, element);
+        for (double& element : result.data) element = ir::rounded(result.type.dtype, element);
     }
     return results;
   }
@@ -227,7 +227,7 @@ TEST(CollectiveMemoryTest, RowsOfCollectivesMayLeaveForTheHost) {
   const ir::Graph graph = schedule::offload_activations(before, {.least_bytes = 1});
   EXPECT_EQ(stored_results(graph), 2U) << ir::print(graph);
   const auto copies =
-      std::ranges::count_if(graph.nodes(), [](const ir::Node& node) { return ops::is_in_host_memory(node); });
+      std::ranges::count_if(graph.nodes(), [](const ir::Node& node) { return ops::tier_of(node) == ir::Tier::host; });
   EXPECT_EQ(copies, 6) << ir::print(graph);
   expect_arenas_hold(graph, plan_of_chip(graph));
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kLargestShown = 20;
 
-bool is_temporary_on_device(const Buffer& buffer) { return buffer.state.empty() && buffer.space == Space::device; }
+bool is_temporary_on_device(const Buffer& buffer) { return buffer.state.empty() && buffer.tier == ir::Tier::device; }
 
 }  // namespace
 
@@ -27,7 +27,7 @@ Contents contents_at(const std::vector<StateSlot>& state, const Buffers& buffers
     contents.bytes += bytes;
   };
   for (const StateSlot& slot : state)
-    if (slot.space == Space::device)
+    if (slot.tier == ir::Tier::device)
       count(slot.role, slot.scope, slot.name + " " + to_string(slot.type), target.bytes_of_state(slot.type));
   for (const Buffer& buffer : buffers.buffers)
     if (is_temporary_on_device(buffer) && buffer.first <= node && node <= buffer.last)

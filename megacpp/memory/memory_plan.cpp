@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/memory/contents.h"
 #include "megacpp/memory/offsets.h"
-#include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/tier_copy.h"
 
 namespace megacpp::memory {
 namespace {
@@ -39,13 +40,13 @@ std::vector<StateSlot> collect_state(const std::vector<const ir::Graph*>& progra
     for (const ir::NodeId id : graph->inputs()) {
       const ir::Node& node = graph->node(id);
       const std::string& name = node.attrs.text("name");
-      const Space space = ops::is_in_host_memory(node) ? Space::host : Space::device;
+      const ir::Tier tier = ops::tier_of(node);
       const auto [at, is_new] =
-          by_name.emplace(name, StateSlot{name, graph->type(node.results[0]), node.role, node.scope, space});
+          by_name.emplace(name, StateSlot{name, graph->type(node.results[0]), node.role, node.scope, tier});
       MEGACPP_CHECK(is_new || at->second.type == graph->type(node.results[0]))
           << "state '" << name << "' is " << to_string(at->second.type) << " in one program and "
           << to_string(graph->type(node.results[0])) << " in another";
-      MEGACPP_CHECK(at->second.space == space) << "state '" << name << "' is in another memory in another program";
+      MEGACPP_CHECK(at->second.tier == tier) << "state '" << name << "' is in another memory in another program";
     }
   }
   std::vector<StateSlot> state;
@@ -73,24 +74,25 @@ class Planner {
   MemoryPlan run() {
     plan_.state = collect_state(programs_);
     for (StateSlot& slot : plan_.state) {
-      int64_t& end = slot.space == Space::host ? host_state_bytes_ : plan_.state_bytes;
+      int64_t& end = slot.tier == ir::Tier::device ? plan_.state_bytes : plan_.away[slot.tier].bytes;
       slot.offset = end;
       offset_of_[slot.name] = slot.offset;
-      const int64_t bytes = aligned_bytes(target_.bytes_of_state(slot.type), target_.alignment);
+      const int64_t bytes = aligned_in(slot.tier, target_.bytes_of_state(slot.type));
       end += bytes;
-      if (slot.space == Space::host && slot.role == ir::Role::activation) plan_.host_activation_bytes += bytes;
+      if (slot.tier != ir::Tier::device && slot.role == ir::Role::activation)
+        plan_.away[slot.tier].activation_bytes += bytes;
     }
     for (const ir::Graph* graph : programs_) plan_program(*graph);
     size_t peak = 0;
     int64_t most_alive = 0;
-    int64_t host_temporaries = 0;
+    std::map<ir::Tier, int64_t> away_temporaries;
     for (size_t p = 0; p < plan_.programs.size(); ++p) {
-      host_temporaries = std::max(host_temporaries, plan_.programs[p].host_bytes);
+      for (const auto& [tier, bytes] : plan_.programs[p].away_bytes)
+        away_temporaries[tier] = std::max(away_temporaries[tier], bytes);
       if (plan_.programs[p].temporary_bytes > plan_.programs[peak].temporary_bytes) peak = p;
       most_alive = std::max(most_alive, plan_.programs[p].lower_bound);
     }
-    plan_.host_bytes = host_state_bytes_ + host_temporaries;
-    plan_.host_activation_bytes += host_temporaries;
+    for (const auto& [tier, bytes] : away_temporaries) plan_.away[tier] += {bytes, bytes};
     plan_.lower_bound = plan_.state_bytes + most_alive;
     plan_.total_bytes = plan_.state_bytes;
     if (!programs_.empty()) {
@@ -105,14 +107,16 @@ class Planner {
   void plan_program(const ir::Graph& graph) {
     Buffers buffers = assign_buffers(graph, target_);
     ProgramPlan program{.value_offset = {},
-                        .value_space = {},
+                        .value_tier = {},
                         .workspace_offset = {},
                         .workspace_bytes = {},
-                        .final_copies = buffers.final_copies};
-    const Busiest most = busiest(temporaries_in(Space::device, buffers));
+                        .final_copies = buffers.final_copies,
+                        .away_bytes = {}};
+    const Busiest most = busiest(temporaries_in(ir::Tier::device, buffers));
     if (target_.places_itself) {
       program.temporary_bytes = program.lower_bound = most.bytes;
-      program.host_bytes = busiest(temporaries_in(Space::host, buffers)).bytes;
+      for (const ir::Tier tier : tiers_away(buffers))
+        program.away_bytes[tier] = busiest(temporaries_in(tier, buffers)).bytes;
     } else {
       place_buffers(buffers, program);
     }
@@ -120,31 +124,45 @@ class Planner {
     laid_out_.push_back({std::move(buffers), most.time});
   }
 
-  std::vector<Interval> temporaries_in(Space space, const Buffers& buffers) const {
+  int64_t aligned_in(ir::Tier tier, int64_t bytes) const {
+    return aligned_bytes(bytes, std::max(target_.alignment, ir::record(tier).alignment));
+  }
+
+  // That temporaries stand in, but the device's.
+  static std::set<ir::Tier> tiers_away(const Buffers& buffers) {
+    std::set<ir::Tier> tiers;
+    for (const Buffer& buffer : buffers.buffers)
+      if (buffer.state.empty() && buffer.tier != ir::Tier::device) tiers.insert(buffer.tier);
+    return tiers;
+  }
+
+  std::vector<Interval> temporaries_in(ir::Tier tier, const Buffers& buffers) const {
     std::vector<Interval> intervals;
     for (const Buffer& buffer : buffers.buffers)
-      if (buffer.state.empty() && buffer.space == space)
-        intervals.push_back({aligned_bytes(buffer.bytes, target_.alignment), buffer.first, buffer.last});
+      if (buffer.state.empty() && buffer.tier == tier)
+        intervals.push_back({aligned_in(tier, buffer.bytes), buffer.first, buffer.last});
     return intervals;
   }
 
-  void place_buffers(const Buffers& buffers, ProgramPlan& program) const {
-    const Placement placement = place(temporaries_in(Space::device, buffers));
-    const Placement on_host = place(temporaries_in(Space::host, buffers));
-    std::vector<int64_t> offsets;  // by buffer
-    size_t next = 0, next_on_host = 0;
-    for (const Buffer& buffer : buffers.buffers) {
-      if (!buffer.state.empty())
-        offsets.push_back(offset_of_.at(buffer.state));
-      else if (buffer.space == Space::host)
-        offsets.push_back(host_state_bytes_ + on_host.offsets[next_on_host++]);
-      else
-        offsets.push_back(plan_.state_bytes + placement.offsets[next++]);
+  void place_buffers(const Buffers& buffers, ProgramPlan& program) {
+    const Placement placement = place(temporaries_in(ir::Tier::device, buffers));
+    std::map<ir::Tier, Placement> placed = {{ir::Tier::device, placement}};
+    std::map<ir::Tier, int64_t> state_ends = {{ir::Tier::device, plan_.state_bytes}};
+    for (const ir::Tier tier : tiers_away(buffers)) {
+      placed[tier] = place(temporaries_in(tier, buffers));
+      state_ends[tier] = plan_.away[tier].bytes;
+      program.away_bytes[tier] = placed[tier].bytes;
     }
+    std::vector<int64_t> offsets;  // by buffer
+    std::map<ir::Tier, size_t> next;
+    for (const Buffer& buffer : buffers.buffers)
+      offsets.push_back(buffer.state.empty()
+                            ? state_ends.at(buffer.tier) + placed.at(buffer.tier).offsets[next[buffer.tier]++]
+                            : offset_of_.at(buffer.state));
     for (size_t v = 0; v < buffers.buffer_of.size(); ++v) {
       const auto b = static_cast<size_t>(buffers.buffer_of[v]);
       program.value_offset.push_back(offsets[b] + buffers.place_in[v]);
-      program.value_space.push_back(buffers.buffers[b].space);
+      program.value_tier.push_back(buffers.buffers[b].tier);
     }
     for (const int b : buffers.workspace_of) {
       program.workspace_offset.push_back(b < 0 ? -1 : offsets[static_cast<size_t>(b)]);
@@ -152,7 +170,6 @@ class Planner {
     }
     program.temporary_bytes = placement.bytes;
     program.lower_bound = placement.lower_bound;
-    program.host_bytes = on_host.bytes;
   }
 
   void itemise(const LaidOutProgram& program) {
@@ -165,12 +182,24 @@ class Planner {
   const std::vector<const ir::Graph*>& programs_;
   const schedule::Target& target_;
   std::map<std::string, int64_t> offset_of_;
-  int64_t host_state_bytes_ = 0;  // with alignment
   std::vector<LaidOutProgram> laid_out_;
   MemoryPlan plan_;
 };
 
 }  // namespace
+
+AwayBytes& AwayBytes::operator+=(const AwayBytes& other) {
+  bytes += other.bytes;
+  activation_bytes += other.activation_bytes;
+  return *this;
+}
+
+AwayBytes MemoryPlan::of_host() const {
+  AwayBytes sum;
+  for (const auto& [tier, bytes] : away)
+    if (ir::record(tier).is_of_host) sum += bytes;
+  return sum;
+}
 
 const StateSlot* MemoryPlan::find_state(const std::string& name) const {
   for (const StateSlot& slot : state)

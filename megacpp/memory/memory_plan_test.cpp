@@ -15,8 +15,8 @@
 #include "megacpp/memory/buffers.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/ops/builder.h"
-#include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/tier_copy.h"
 #include "megacpp/schedule/fold_accumulation.h"
 #include "megacpp/schedule/fold_sums.h"
 #include "megacpp/schedule/fuse.h"
@@ -63,7 +63,7 @@ class ArenaInterpreter {
       : plan_(plan),
         copies_(copies),
         arena_(static_cast<size_t>(plan.total_bytes), std::byte{0xFF}),
-        host_(static_cast<size_t>(plan.host_bytes), std::byte{0xFF}) {}
+        host_(static_cast<size_t>(plan.of_host().bytes), std::byte{0xFF}) {}
 
   void set_state(const std::string& name, const Tensor& tensor) { write(tensor, place_of(*plan_.find_state(name))); }
   Tensor state(const std::string& name) const {
@@ -93,7 +93,7 @@ class ArenaInterpreter {
       }
       const int64_t workspace = program.workspace_offset[n];
       ASSERT_EQ(workspace >= 0, node.op == "dot");
-      if (workspace >= 0) std::fill_n(at({Space::device, workspace}, 100), 100, std::byte{0xEE});
+      if (workspace >= 0) std::fill_n(at({ir::Tier::device, workspace}, 100), 100, std::byte{0xEE});
       const std::vector<Tensor> results = ops::evaluate_op(node.op, operands, node.attrs);
       for (size_t r = 0; r < results.size(); ++r) {
         const Place place = place_of(program, node.results[r]);
@@ -118,13 +118,13 @@ class ArenaInterpreter {
     }
   }
 
-  static Place place_of(const StateSlot& slot) { return {slot.space, slot.offset}; }
+  static Place place_of(const StateSlot& slot) { return {slot.tier, slot.offset}; }
   static Place place_of(const ProgramPlan& program, ir::ValueId value) {
-    return {program.value_space[value.index], program.value_offset[value.index]};
+    return {program.value_tier[value.index], program.value_offset[value.index]};
   }
 
   std::byte* at(Place place, int64_t bytes) {
-    std::vector<std::byte>& arena = place.space == Space::host ? host_ : arena_;
+    std::vector<std::byte>& arena = place.tier == ir::Tier::host ? host_ : arena_;
     EXPECT_TRUE(place.offset >= 0 && place.offset + bytes <= static_cast<int64_t>(arena.size()))
         << place.offset << " + " << bytes;
     return arena.data() + place.offset;
@@ -228,7 +228,7 @@ TEST(MemoryPlanTest, RandomProgramsRunInBothArenasWheneverCopiesMove) {
     for (const CopyTime time : {CopyTime::at_start, CopyTime::at_done}) expect_arena_holds(after, site, met, time);
     if (HasFatalFailure() || HasNonfatalFailure()) return;
     copies += copies_in(after);
-    on_host += plan_memory({&after}, test_target()).host_bytes;
+    on_host += plan_memory({&after}, test_target()).of_host().bytes;
   }
   EXPECT_GT(copies, 50U);
   EXPECT_GT(on_host, 0);
@@ -277,10 +277,8 @@ ir::Graph with_state(const ir::Graph& forward) {
   for (const ir::Output& output : forward.outputs()) {
     if (!output.name.starts_with("kept.")) continue;
     const ir::ValueId storage = builder.input(output.name, forward.type(output.value), ir::Role::activation);
-    if (ops::is_in_host_memory(forward, output.value))
-      rewriter.graph()
-          .node(rewriter.graph().value(storage).producer)
-          .attrs.set(std::string(ops::kMemoryAttr), std::string(ops::kToHost));
+    if (const ir::Tier tier = ops::tier_of(forward, output.value); tier != ir::Tier::device)
+      ops::place_input(rewriter.graph().node(rewriter.graph().value(storage).producer), tier);
   }
   for (const ir::Node& node : forward.nodes()) rewriter.copy(node);
   for (ir::Output output : forward.outputs()) {
@@ -301,7 +299,7 @@ TEST(MemoryPlanTest, PassesHandStateOverInBothArenasWheneverCopiesMove) {
   EXPECT_EQ(copies_in(forward), 2U) << ir::print(forward);
   EXPECT_EQ(copies_in(backward), 2U) << ir::print(backward);
   const MemoryPlan plan = plan_memory({&forward, &backward}, test_target());
-  EXPECT_EQ(plan.host_bytes, 2 * 64) << "state, and nothing beside it";
+  EXPECT_EQ(plan.of_host().bytes, 2 * 64) << "state, and nothing beside it";
   for (const CopyTime time : {CopyTime::at_start, CopyTime::at_done}) {
     ArenaInterpreter chip(plan, time);
     for (const char* micro_batch : {"first", "second"}) {
@@ -343,12 +341,12 @@ TEST(MemoryPlanTest, TensorsOnTheHostHaveBytesOfTheirOwnUntilTheyAreBack) {
   %22 = copy_done(%21) : f32[4]
 )";
   const MemoryPlan together = plan_of_two_on_the_host(second, ""), apart = plan_of_two_on_the_host("", second);
-  EXPECT_EQ(together.host_bytes, 128);
-  EXPECT_EQ(apart.host_bytes, 64) << "the first is back when the second leaves";
+  EXPECT_EQ(together.of_host().bytes, 128);
+  EXPECT_EQ(apart.of_host().bytes, 64) << "the first is back when the second leaves";
   for (const MemoryPlan* plan : {&together, &apart}) {
-    EXPECT_EQ(plan->programs[0].host_bytes, plan->host_bytes) << "no state is there";
-    EXPECT_EQ(plan->host_activation_bytes, plan->host_bytes);
-    EXPECT_EQ(std::ranges::count(plan->programs[0].value_space, Space::host), 4) << "what two copies leave";
+    EXPECT_EQ(plan->programs[0].away_bytes.at(ir::Tier::host), plan->of_host().bytes) << "no state is there";
+    EXPECT_EQ(plan->of_host().activation_bytes, plan->of_host().bytes);
+    EXPECT_EQ(std::ranges::count(plan->programs[0].value_tier, ir::Tier::host), 4) << "what two copies leave";
     int64_t items = plan->padding_bytes;
     for (const Item& item : plan->items) items += item.bytes;
     EXPECT_EQ(items, plan->total_bytes) << "nothing of the host's is in the arena";

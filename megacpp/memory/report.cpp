@@ -115,7 +115,8 @@ std::string to_text(const MemoryPlan& plan) {
                                  base::printable_in_line(plan.peak_program));
   text += fmt::format("  state {} · temporaries {} · padding {}\n\n", human_bytes(plan.state_bytes),
                       human_bytes(plan.total_bytes - plan.state_bytes), human_bytes(plan.padding_bytes));
-  if (plan.host_bytes > 0) text += fmt::format("{} in pinned memory of the host\n\n", exact_bytes(plan.host_bytes));
+  for (const auto& [tier, away] : plan.away)
+    text += fmt::format("{} in {}\n\n", exact_bytes(away.bytes), ir::record(tier).what);
   text += to_text(by_letter(plan), "letter") + "\n";
   text += to_text(by_block(plan), "block") + "\n";
   return text + "largest at the peak\n" + largest_text(plan);

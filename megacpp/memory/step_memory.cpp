@@ -9,7 +9,7 @@
 #include <span>
 
 #include "megacpp/memory/buffers.h"
-#include "megacpp/ops/host_copy.h"
+#include "megacpp/ops/tier_copy.h"
 
 namespace megacpp::memory {
 namespace {
@@ -52,7 +52,7 @@ class StepWalk {
     for (const ir::Graph* graph : programs_)
       for (const ir::NodeId id : graph->inputs()) {
         const ir::Node& node = graph->node(id);
-        if (!ops::is_in_host_memory(node) && seen.insert(node.attrs.text("name")).second)
+        if (ops::tier_of(node) == ir::Tier::device && seen.insert(node.attrs.text("name")).second)
           bytes[index_of(node.scope)] += target_.bytes_of_state(graph->type(node.results[0]));
       }
     return bytes;
@@ -61,7 +61,7 @@ class StepWalk {
   // What each node begins and ends first, then the sums.
   void add_temporaries(const ir::Graph& graph, std::span<LetterBytes> alive) const {
     for (const Buffer& buffer : assign_buffers(graph, target_).buffers) {
-      if (!buffer.state.empty() || buffer.space == Space::host) continue;
+      if (!buffer.state.empty() || buffer.tier != ir::Tier::device) continue;
       const size_t letter = index_of(buffer.scope);
       alive[buffer.first][letter] += buffer.bytes;
       if (buffer.last + size_t{1} < alive.size()) alive[buffer.last + size_t{1}][letter] -= buffer.bytes;

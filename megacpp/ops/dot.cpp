@@ -164,8 +164,8 @@ Sample dot_sample(std::string name, Shape lhs, Shape rhs, Builder::DotDims dims)
 
 // As of a dot whose left side has been widened.
 Types mixed_dot_infer(const Types& operands, const ir::Attrs& attrs) {
-  require_operands(operands.size() == 2 && operands[0].dtype == DType::bf16 && operands[1].dtype == DType::f32,
-                   "mixed_dot", operands, "lhs in bf16 and rhs in f32");
+  require_operands(operands.size() == 2 && ir::is_narrow(operands[0].dtype) && operands[1].dtype == DType::f32,
+                   "mixed_dot", operands, "a narrow lhs and rhs in f32");
   return dot_infer({{DType::f32, operands[0].shape}, operands[1]}, attrs);
 }
 

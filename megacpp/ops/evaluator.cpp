@@ -1,26 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/ops/evaluator.h"
 
-#include <cmath>
-
 #include "megacpp/base/error.h"
 #include "megacpp/ops/op_def.h"
 
 namespace megacpp::ops {
-
-double round_to(ir::DType dtype, double value) {
-  switch (dtype) {
-    case ir::DType::f32:
-      return static_cast<double>(static_cast<float>(value));
-    case ir::DType::bf16:
-      return static_cast<double>(ir::bf16_to_f32(ir::f32_to_bf16(static_cast<float>(value))));
-    case ir::DType::i32:
-      return std::trunc(value);
-    case ir::DType::pred:
-      return value != 0.0 ? 1.0 : 0.0;
-  }
-  return value;
-}
 
 std::vector<Tensor> evaluate_op(std::string_view op, const std::vector<Tensor>& operands, const ir::Attrs& attrs,
                                 Rounding rounding) {
@@ -33,7 +17,7 @@ std::vector<Tensor> evaluate_op(std::string_view op, const std::vector<Tensor>& 
   def.reference(operands, results, attrs);
   if (rounding == Rounding::none) return results;
   for (Tensor& result : results)
-    for (double& element : result.data) element = round_to(result.type.dtype, element);
+    for (double& element : result.data) element = ir::rounded(result.type.dtype, element);
   return results;
 }
 

@@ -22,7 +22,4 @@ std::vector<Tensor> evaluate_op(std::string_view op, const std::vector<Tensor>& 
 std::map<std::string, Tensor> evaluate(const ir::Graph& graph, const std::map<std::string, Tensor>& inputs,
                                        Rounding rounding = Rounding::to_dtype);
 
-/// The nearest number the dtype can hold (integers truncate).
-double round_to(ir::DType dtype, double value);
-
 }  // namespace megacpp::ops

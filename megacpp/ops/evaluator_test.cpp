@@ -19,11 +19,11 @@ Tensor tensor(ir::Shape shape, std::vector<double> data, DType dtype = DType::f3
 }
 
 TEST(EvaluatorTest, RoundsToWhatTheDtypeHolds) {
-  EXPECT_EQ(round_to(DType::f32, 0.1), static_cast<double>(0.1F));
-  EXPECT_EQ(round_to(DType::bf16, 1.001), 1.0);
-  EXPECT_EQ(round_to(DType::i32, -2.7), -2.0);
-  EXPECT_EQ(round_to(DType::pred, 0.3), 1.0);
-  EXPECT_EQ(round_to(DType::pred, 0.0), 0.0);
+  EXPECT_EQ(ir::rounded(DType::f32, 0.1), static_cast<double>(0.1F));
+  EXPECT_EQ(ir::rounded(DType::bf16, 1.001), 1.0);
+  EXPECT_EQ(ir::rounded(DType::i32, -2.7), -2.0);
+  EXPECT_EQ(ir::rounded(DType::pred, 0.3), 1.0);
+  EXPECT_EQ(ir::rounded(DType::pred, 0.0), 0.0);
 }
 
 TEST(EvaluatorTest, OneOpRoundsOnlyWhenAsked) {

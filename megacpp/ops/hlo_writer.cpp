@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -24,22 +25,41 @@ constexpr const char* kWholePrecision =
 
 constexpr int64_t kSmallestSquare = 16;
 
-bool is_float(const std::string& element) { return element == "f32" || element == "bf16"; }
+// The record of an element type; nullptr: one that is not ours.
+const ir::DTypeRecord* record_of(const std::string& element) {
+  const auto at = std::ranges::find(ir::all_dtypes(), element, &ir::DTypeRecord::hlo);
+  return at == ir::all_dtypes().end() ? nullptr : &*at;
+}
+
+bool is_real(const std::string& element) {
+  const ir::DTypeRecord* const type = record_of(element);
+  return type != nullptr && type->is_real();
+}
 
 // A number as MLIR reads it back to the same bits; infinities have no decimal form.
 std::string literal(double value, const std::string& element) {
-  if (element == "i1") return value != 0 ? "true" : "false";
-  if (!is_float(element)) return fmt::format("{}", static_cast<int64_t>(value));
-  if (std::isinf(value))
-    return value > 0 ? (element == "f32" ? "0x7F800000" : "0x7F80") : (element == "f32" ? "0xFF800000" : "0xFF80");
-  if (std::isnan(value)) return element == "f32" ? "0x7FC00000" : "0x7FC0";
-  return fmt::format("{:.17e}", value);
+  const ir::DTypeRecord* const type = record_of(element);
+  if (type != nullptr && type->kind == ir::ElementKind::flag) return value != 0 ? "true" : "false";
+  if (!is_real(element)) return fmt::format("{}", static_cast<int64_t>(value));
+  if (std::isfinite(value)) return fmt::format("{:.17e}", value);
+  const double plain = std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+  return fmt::format("0x{:0{}X}", ir::bits_of(ir::dtype_named(type->name), plain), type->bits / 4);
+}
+
+// What no element is less than.
+double identity_of_max(const std::string& element) {
+  const ir::DTypeRecord* const type = record_of(element);
+  MEGACPP_CHECK(type != nullptr) << "a maximum of " << element;
+  return type->has_infinity ? -INFINITY : type->least;
 }
 
 }  // namespace
 
-HloType hlo_type(const ir::TensorType& type) {
-  return {type.dtype == ir::DType::pred ? "i1" : std::string(ir::dtype_name(type.dtype)), type.shape};
+HloType hlo_type(const ir::TensorType& type) { return {std::string(ir::record(type.dtype).hlo), type.shape}; }
+
+bool is_narrow(const HloType& type) {
+  const ir::DTypeRecord* const ours = record_of(type.element);
+  return ours != nullptr && ir::is_narrow(ir::dtype_named(ours->name));
 }
 
 std::string to_text(const HloType& type) {
@@ -111,7 +131,7 @@ HloValue HloWriter::convert(const HloValue& a, const std::string& element) {
 }
 
 HloValue HloWriter::compare(const HloValue& a, const HloValue& b, std::string_view direction) {
-  const std::string_view kind = is_float(a.type.element)                                     ? "FLOAT"
+  const std::string_view kind = is_real(a.type.element)                                      ? "FLOAT"
                                 : a.type.element.starts_with("ui") || a.type.element == "i1" ? "UNSIGNED"
                                                                                              : "SIGNED";
   return op("compare", {a, b}, {"i1", a.type.shape},
@@ -175,8 +195,7 @@ HloValue HloWriter::reduce(const HloValue& a, const std::vector<int64_t>& dims, 
   HloType type{a.type.element, {}};
   for (size_t d = 0; d < a.type.shape.size(); ++d)
     if (std::ranges::find(dims, static_cast<int64_t>(d)) == dims.end()) type.shape.push_back(a.type.shape[d]);
-  const bool is_max = kind == "maximum";
-  const double first = !is_max ? 0.0 : is_float(a.type.element) ? -INFINITY : -2147483648.0;
+  const double first = kind == "maximum" ? identity_of_max(a.type.element) : 0.0;
   const std::vector<HloValue> operands = {a, constant(first, {a.type.element, {}})};
   return ops("reduce", operands, "dimensions = " + array(dims), {type}, scalar_region(kind, a.type.element))[0];
 }

@@ -217,7 +217,7 @@ struct OpDef {
 
   /// Copies between memory of the device and of its host, or waits for such a copy (host_copy.h). The device does it by
   /// itself: no backend has a kernel for it.
-  bool is_host_copy = false;
+  bool is_tier_copy = false;
 
   /// Result r is operand r's bytes under another type: nothing is copied.
   bool is_view = false;
@@ -269,7 +269,7 @@ struct OpDef {
   bool is_composite() const { return static_cast<bool>(decompose); }
 
   /// Whether a chip has anything to do when it comes to a node of this op.
-  bool is_work() const { return name != ir::kInputOp && (!is_view || is_collective || is_host_copy); }
+  bool is_work() const { return name != ir::kInputOp && (!is_view || is_collective || is_tier_copy); }
 };
 
 /// All ops, in the order of op_list.inc.

@@ -107,7 +107,7 @@ bool has_only_elements_of_operand(const OpDef& op, const Sample& sample) {
 
 TEST(OpTableTest, WhatHasTheElementsOfItsOperandSaysSoAndNothingElse) {
   for (const OpDef& op : all_ops()) {
-    const bool moves = op.is_collective || op.is_host_copy || op.name == "reshard";
+    const bool moves = op.is_collective || op.is_tier_copy || op.name == "reshard";
     const bool has_them = !moves && std::ranges::all_of(op.samples(), [&](const Sample& sample) {
       return has_only_elements_of_operand(op, sample);
     });
@@ -168,7 +168,7 @@ TEST_P(OpSampleTest, AnOperandThatIsWidenedGivesTheSameBitsInBf16) {
   if (op->widens_operand < 0) return;
   std::vector<Tensor> operands = sample_operands(*op, sample);
   Tensor& widened = operands.at(static_cast<size_t>(op->widens_operand));
-  for (double& element : widened.data) element = round_to(ir::DType::bf16, element);
+  for (double& element : widened.data) element = ir::rounded(ir::DType::bf16, element);
   ir::Attrs attrs = sample.attrs;
   if (op->chooses_result_dtype) attrs.set("dtype", std::string("f32"));
   widened.type.dtype = ir::DType::f32;

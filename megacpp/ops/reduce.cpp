@@ -117,7 +117,7 @@ OpDef reduce_def() {
   def.stablehlo = [](HloWriter& w, const HloArgs& args) {
     const HloValue& x = args.operands[0];
     const bool is_sum = args.attrs().text("kind") == "sum";
-    const HloValue wide = is_sum && x.type.element == "bf16" ? w.convert(x, "f32") : x;
+    const HloValue wide = is_sum && is_narrow(x.type) ? w.convert(x, "f32") : x;
     const HloValue reduced = w.reduce(wide, args.attrs().list("dims"), is_sum ? "add" : "maximum");
     return HloResults{w.convert(reduced, x.type.element)};
   };

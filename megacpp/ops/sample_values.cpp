@@ -15,7 +15,7 @@ std::vector<Tensor> sample_operands(const OpDef& op, const Sample& sample) {
     Tensor operand = Tensor::zeros(sample.operands[i]);
     for (int64_t e = 0; e < operand.elements(); ++e) {
       const double value = sample.low + (sample.high - sample.low) * random.uniform(static_cast<uint64_t>(e));
-      operand[e] = round_to(operand.type.dtype, ir::is_float(operand.type.dtype) ? value : std::floor(value));
+      operand[e] = ir::rounded(operand.type.dtype, ir::is_float(operand.type.dtype) ? value : std::floor(value));
     }
     operands.push_back(std::move(operand));
   }

@@ -93,7 +93,7 @@ Direction muon_direction(const DirectionInputs& in) {
   const ValueId added = b.scale(in.gradient, 1.0 - muon.momentum);
   const ValueId momentum = b.add(b.scale(in.state[0], muon.momentum), added);
   const ValueId value = muon.nesterov ? b.add(b.scale(momentum, muon.momentum), added) : momentum;
-  return {.value = b.convert(value, muon.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32), .state = {momentum}};
+  return {.value = b.convert(value, ir::dtype_named(muon.precision)), .state = {momentum}};
 }
 
 std::vector<StateDef> muon_state() {

@@ -180,8 +180,8 @@ std::vector<ChipPeak> peaks_of(const launch::Trained& trained) {
                      .planned_bytes = chip.memory.planned_peak_bytes,
                      .measured_bytes = chip.memory.measured_peak_bytes,
                      .limit_bytes = chip.memory.limit_bytes,
-                     .planned_host_bytes = chip.memory.planned_host_bytes,
-                     .measured_host_bytes = chip.memory.measured_host_bytes});
+                     .planned_host_bytes = chip.memory.in(ir::Tier::host).planned_bytes,
+                     .measured_host_bytes = chip.memory.in(ir::Tier::host).measured_bytes});
   return peaks;
 }
 

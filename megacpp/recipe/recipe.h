@@ -4,7 +4,6 @@
 // block family, which carries its documentation, range and place in the YAML text.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -14,6 +13,7 @@
 #include "megacpp/blocks/config.h"
 #include "megacpp/blocks/lora.h"
 #include "megacpp/optim/optimizer.h"
+#include "megacpp/recipe/rung_names.h"
 #include "megacpp/schema/byte_size.h"
 
 namespace megacpp::recipe {
@@ -157,10 +157,8 @@ struct Hardware {
 
 /// What a launch may change when memory runs out.
 struct Ladder {
-  static constexpr std::array kRungs = {"batch", "recompute", "zero", "offload", "sequence", "features", "topology"};
-
   /// In this order; empty: none. By default first what changes no result.
-  std::vector<std::string> rungs = {kRungs.begin(), kRungs.end()};
+  std::vector<std::string> rungs = rung_names();
 
   bool operator==(const Ladder&) const = default;
 };

@@ -9,6 +9,7 @@
 
 #include "megacpp/base/suggest.h"
 #include "megacpp/blocks/block.h"
+#include "megacpp/ir/dtype.h"
 #include "megacpp/optim/optimizer_def.h"
 #include "megacpp/optim/schedule.h"
 #include "megacpp/recipe/backend_names.h"
@@ -63,9 +64,11 @@ Range one_of_backends() {
   return range;
 }
 
+Range one_of_precisions() { return {.choices = ir::precision_names()}; }
 Range one_of_optimizers() { return {.choices = optim::optimizer_names()}; }
 Range one_of_schedules() { return {.choices = optim::schedule_names()}; }
 
+std::string all_rung_names() { return fmt::format("{}", fmt::join(rung_names(), ", ")); }
 std::string parameter_kinds() { return fmt::format("{}", fmt::join(blocks::kParameterKinds, ", ")); }
 
 std::vector<Key> make_keys() {

@@ -188,7 +188,7 @@ void check_faults(const Recipe& recipe, const Origins& origins) {
 
 void check_rungs(const Recipe& recipe, const Origins& origins) {
   constexpr std::string_view kPath = "ladder.rungs";
-  const std::vector<std::string> known(Ladder::kRungs.begin(), Ladder::kRungs.end());
+  const std::vector<std::string>& known = rung_names();
   std::set<std::string> seen;
   for (const std::string& rung : recipe.ladder.rungs) {
     if (std::find(known.begin(), known.end(), rung) == known.end()) {

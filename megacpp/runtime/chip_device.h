@@ -12,6 +12,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ir/graph.h"
+#include "megacpp/ir/memory_tier.h"
 #include "megacpp/runtime/fill_piece.h"
 
 namespace megacpp::runtime {
@@ -65,10 +66,10 @@ class ChipDevice {
   /// An address in the arena, which is as long as the plan and begins as zeros.
   virtual std::byte* at(int64_t offset) const = 0;
   virtual int64_t arena_bytes() const = 0;
-  /// The same in pinned memory of the host, of a device whose target has that (schedule::Target::has_host_memory). All
-  /// that takes an address below takes one of these too, but copy().
-  virtual std::byte* at_host(int64_t offset) const {
-    MEGACPP_CHECK(false) << "byte " << offset << " of a host's memory on a device that has none";
+  /// The same in another tier, of a device whose target has that (schedule::Target::tiers). All that takes an address
+  /// below takes one of these too, but copy().
+  virtual std::byte* at_tier(ir::Tier tier, int64_t offset) const {
+    MEGACPP_CHECK(false) << "byte " << offset << " in " << ir::record(tier).what << " on a device that has none";
     return nullptr;
   }
   virtual int64_t alignment() const = 0;  // of every tensor, as the target said

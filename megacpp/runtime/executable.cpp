@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/executable.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -10,6 +11,11 @@
 #include "megacpp/ir/chip_name.h"
 
 namespace megacpp::runtime {
+
+TierUse ChipMemory::in(ir::Tier tier) const {
+  const auto at = std::ranges::find(away, tier, &TierUse::tier);
+  return at == away.end() ? TierUse{.tier = tier} : *at;
+}
 namespace {
 
 template <typename Tensors, typename Name>

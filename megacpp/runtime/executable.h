@@ -14,11 +14,21 @@
 #include "megacpp/base/timed_part.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/ir/graph.h"
+#include "megacpp/ir/memory_tier.h"
 #include "megacpp/runtime/counters.h"
 #include "megacpp/runtime/fill_piece.h"
 #include "megacpp/runtime/step_ports.h"
 
 namespace megacpp::runtime {
+
+/// Bytes of one chip in another tier than its device's, likewise.
+struct TierUse {
+  ir::Tier tier = ir::Tier::host;
+  int64_t planned_bytes = 0;
+  int64_t measured_bytes = 0;
+
+  bool operator==(const TierUse&) const = default;
+};
 
 /// Bytes of one chip, planned and as the running program really used them. What a backend does not know is absent.
 struct ChipMemory {
@@ -26,10 +36,10 @@ struct ChipMemory {
   std::optional<int64_t> limit_bytes = {};  // it may use; without a limit of its own its share of the machine
   std::optional<int64_t> planned_peak_bytes = {};
   std::optional<int64_t> measured_peak_bytes = {};  // end of the highest tensor any kernel was handed so far, aligned
-  /// The same of pinned memory of the host; 0: the plan has nothing there.
-  int64_t planned_host_bytes = 0;
-  int64_t measured_host_bytes = 0;
+  std::vector<TierUse> away = {};                   // of other tiers that the plan has something in
 
+  /// Of one of them; zeros where the plan has nothing there.
+  TierUse in(ir::Tier tier) const;
   bool operator==(const ChipMemory&) const = default;
 };
 

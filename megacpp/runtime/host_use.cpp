@@ -21,9 +21,9 @@ HostUse own_host_use(const compile::Compiled& compiled, const collectives::World
               .free_bytes = base::available_memory_bytes(),
               .chip = world.local_chips().front()};
   for (const int64_t chip : world.local_chips()) {
-    const memory::MemoryPlan& plan = compiled.programs_of(chip).memory;
-    use.offloaded_bytes += plan.host_bytes;
-    use.activation_bytes += plan.host_activation_bytes;
+    const memory::AwayBytes away = compiled.programs_of(chip).memory.of_host();
+    use.offloaded_bytes += away.bytes;
+    use.activation_bytes += away.activation_bytes;
   }
   if (options.snapshot_bytes) use.snapshot_bytes = options.snapshot_bytes(world.local_chips());
   return use;

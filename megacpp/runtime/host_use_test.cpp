@@ -53,9 +53,8 @@ TEST(HostUseTest, OwnUseIsThatOfTheLocalChips) {
   compile::Compiled compiled;
   compiled.mesh = ir::Mesh({{"stage", 2}, {"data", 2}});
   compiled.stages.resize(2);
-  compiled.stages[0].memory.host_bytes = 5;
-  compiled.stages[1].memory.host_bytes = 7;
-  compiled.stages[1].memory.host_activation_bytes = 6;
+  compiled.stages[0].memory.away[ir::Tier::host] = {.bytes = 5};
+  compiled.stages[1].memory.away[ir::Tier::host] = {.bytes = 7, .activation_bytes = 6};
   testing_support::Processes processes(2);
   processes.run([&](size_t process) {
     const auto world = processes.transport(process).make({.chips = 4, .wait_limit = std::chrono::seconds(60)});

@@ -5,8 +5,8 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/ops/collective_start.h"
-#include "megacpp/ops/host_copy.h"
 #include "megacpp/ops/op_def.h"
+#include "megacpp/ops/tier_copy.h"
 
 namespace megacpp::runtime {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 constexpr double kArithmeticIntensity = 4;
 
 double StepParts::*part_of(const ir::Graph& graph, const ir::Node& node) {
-  if (node.op == ops::kDoneOp || ops::op_def(node.op).is_host_copy) return &StepParts::links;
+  if (node.op == ops::kDoneOp || ops::op_def(node.op).is_tier_copy) return &StepParts::links;
   if (const ops::Transfer* transfer = ops::transfer_of(node))
     return transfer->is_of_group() ? &StepParts::links : &StepParts::bubble;
   const ops::Types operands = graph.operand_types(node), results = graph.result_types(node);
@@ -38,7 +38,7 @@ NativeChip::NativeChip(const compile::StagePrograms& programs, const StepPorts& 
       options_(options),
       timer_(queue_, options.timer) {
   for (const memory::StateSlot& slot : plan_.state)
-    state_[slot.name] = {at(slot.space, slot.offset), static_cast<size_t>(slot.type.bytes())};
+    state_[slot.name] = {at(slot.tier, slot.offset), static_cast<size_t>(slot.type.bytes())};
   for (size_t p = 0; p < programs.programs.size(); ++p) prepare(programs.programs[p], plan_.programs[p]);
   protect_sends();
   prepare_transfers(ports);
@@ -47,8 +47,8 @@ NativeChip::NativeChip(const compile::StagePrograms& programs, const StepPorts& 
 
 // ---- Preparing ----
 
-std::byte* NativeChip::at(memory::Space space, int64_t offset) const {
-  return space == memory::Space::host ? device_->at_host(offset) : device_->at(offset);
+std::byte* NativeChip::at(ir::Tier tier, int64_t offset) const {
+  return tier == ir::Tier::device ? device_->at(offset) : device_->at_tier(tier, offset);
 }
 
 void NativeChip::prepare(const compile::Program& compiled, const memory::ProgramPlan& plan) {
@@ -75,10 +75,10 @@ NativeChip::Call NativeChip::prepare_call(const Program& program, uint32_t n) {
   call.piece = {.part = part_of(graph, node), .program = &graph, .node = n, .op = op};
   const auto address = [&](ir::ValueId value) {
     const int64_t offset = program.plan->value_offset[value.index];
-    const memory::Space space = program.plan->value_space[value.index];
-    int64_t& end = space == memory::Space::host ? call.host_end_offset : call.end_offset;
-    end = std::max(end, offset + aligned(graph.type(value).bytes()));
-    return at(space, offset);
+    const ir::Tier tier = program.plan->value_tier[value.index];
+    int64_t& end = tier == ir::Tier::device ? call.end_offset : call.away_offset[tier];
+    end = std::max(end, offset + aligned_in(tier, graph.type(value).bytes()));
+    return at(tier, offset);
   };
   for (const ir::ValueId operand : node.operands) call.operands.push_back(address(operand));
   for (const ir::ValueId result : node.results) call.results.push_back(address(result));
@@ -151,8 +151,10 @@ void NativeChip::reserve_timer() {
   timer_.reserve(calls + kMoreOfAnAction * compiled_.step.size() + kMoreOfAStep, calls);
 }
 
-int64_t NativeChip::aligned(int64_t bytes) const {
-  const int64_t unit = device_->alignment();
+int64_t NativeChip::aligned(int64_t bytes) const { return aligned_in(ir::Tier::device, bytes); }
+
+int64_t NativeChip::aligned_in(ir::Tier tier, int64_t bytes) const {
+  const int64_t unit = std::max(device_->alignment(), ir::record(tier).alignment);
   return (bytes + unit - 1) / unit * unit;
 }
 
@@ -185,12 +187,16 @@ void NativeChip::read_output(const FetchedOutput& output, std::span<std::byte> v
 }
 
 ChipMemory NativeChip::memory() const {
+  std::vector<TierUse> away;
+  for (const auto& [tier, planned] : plan_.away) {
+    const auto measured = measured_away_.find(tier);
+    away.push_back({tier, planned.bytes, measured == measured_away_.end() ? 0 : measured->second});
+  }
   return {.used_bytes = device_->arena_bytes(),
           .limit_bytes = options_.limit_bytes,
           .planned_peak_bytes = plan_.total_bytes,
           .measured_peak_bytes = measured_peak_,
-          .planned_host_bytes = plan_.host_bytes,
-          .measured_host_bytes = measured_host_};
+          .away = std::move(away)};
 }
 
 // ---- Running ----
@@ -265,7 +271,7 @@ void NativeChip::run_half(size_t action) {
 
 void NativeChip::note_memory(const Call& call) {
   measured_peak_ = std::max(measured_peak_, call.end_offset);
-  measured_host_ = std::max(measured_host_, call.host_end_offset);
+  for (const auto& [tier, end] : call.away_offset) measured_away_[tier] = std::max(measured_away_[tier], end);
 }
 
 void NativeChip::run_call(const Call& call) {

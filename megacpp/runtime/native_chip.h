@@ -68,8 +68,8 @@ class NativeChip {
     DeviceCall device;
     std::vector<std::byte*> operands;
     std::vector<std::byte*> results;
-    int64_t end_offset = 0;       // end of the highest aligned bytes it was handed
-    int64_t host_end_offset = 0;  // of those in the host's memory
+    int64_t end_offset = 0;                        // end of the highest aligned bytes it was handed
+    std::map<ir::Tier, int64_t> away_offset = {};  // of those in other tiers
     StepTimer::Piece piece;
   };
   struct Copy {
@@ -92,13 +92,14 @@ class NativeChip {
     std::vector<Copy> fetched;  // after
   };
 
-  std::byte* at(memory::Space space, int64_t offset) const;
+  std::byte* at(ir::Tier tier, int64_t offset) const;
   void prepare(const compile::Program& compiled, const memory::ProgramPlan& plan);
   Call prepare_call(const Program& program, uint32_t n);
   void protect_sends();
   void prepare_transfers(const StepPorts& ports);
   void reserve_timer();
   int64_t aligned(int64_t bytes) const;
+  int64_t aligned_in(ir::Tier tier, int64_t bytes) const;
   void drain_all(const std::vector<std::function<void()>>& drains);
   void copy_all(const std::vector<Copy>& copies);
   void start(size_t action);
@@ -121,7 +122,7 @@ class NativeChip {
   std::vector<Transfers> transfers_;          // by action
   std::vector<std::function<void()>> sends_;  // that must be fetched before the step ends
   int64_t measured_peak_ = 0;
-  int64_t measured_host_ = 0;
+  std::map<ir::Tier, int64_t> measured_away_;
 };
 
 }  // namespace megacpp::runtime

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "megacpp/ops/builder.h"
@@ -54,10 +55,18 @@ class CopyReader {
     return node.op == ir::kInputOp && weights_.contains(node.attrs.text("name"));
   }
 
+  // The dtype of a weight's copy: that of the first convert.
+  std::optional<ir::DType> narrowed_to(ValueId weight) const {
+    for (const NodeId user : users_[weight.index])
+      if (narrows(graph_, graph_.node(user))) return graph_.type(graph_.node(user).results[0]).dtype;
+    return std::nullopt;
+  }
+
   // A convert whose result all readers take from the copy.
   bool is_replaced(const ir::Node& node) const {
     if (!narrows(graph_, node) || !is_weight(graph_.producer(node.operands[0]))) return false;
     const ValueId result = node.results[0];
+    if (graph_.type(result).dtype != narrowed_to(node.operands[0])) return false;
     return !is_output_[result.index] && !users_[result.index].empty() && !is_gathered(result) &&
            std::ranges::all_of(users_[result.index],
                                [this](NodeId user) { return reads_from_memory(graph_, graph_.node(user)); });
@@ -85,13 +94,13 @@ class CopyReader {
     const bool is_read = is_output_[value.index] ||
                          !std::ranges::all_of(users, [this](NodeId user) { return is_replaced(graph_.node(user)); });
     if (is_read) rewriter.copy(weight);
-    const WeightCopy& copy =
-        copies_.emplace_back(WeightCopy{weight.attrs.text("name"), weight.scope, graph_.type(value).shape});
+    const WeightCopy& copy = copies_.emplace_back(
+        WeightCopy{weight.attrs.text("name"), weight.scope, graph_.type(value).shape, *narrowed_to(value)});
     ir::Node input = weight;
     input.attrs.set("name", copy.name());
-    input.attrs.set("dtype", std::string(ir::dtype_name(ir::DType::bf16)));
+    input.attrs.set("dtype", std::string(ir::dtype_name(copy.dtype)));
     input.role = ir::Role::weight_copy;
-    copy_of_[value] = rewriter.append(std::move(input), {{ir::DType::bf16, copy.shape}})[0];
+    copy_of_[value] = rewriter.append(std::move(input), {{copy.dtype, copy.shape}})[0];
   }
 
   const ir::Graph& graph_;
@@ -126,8 +135,8 @@ ir::Graph make_copies(const std::vector<WeightCopy>& copies) {
   for (const WeightCopy& copy : copies) {
     builder.set_scope(copy.scope);
     const ValueId weight = builder.input(copy.weight, {ir::DType::f32, copy.shape}, ir::Role::weight);
-    builder.input(copy.name(), {ir::DType::bf16, copy.shape}, ir::Role::weight_copy);
-    graph.add_output({.name = copy.name(), .value = builder.convert(weight, ir::DType::bf16), .donated = copy.name()});
+    builder.input(copy.name(), {copy.dtype, copy.shape}, ir::Role::weight_copy);
+    graph.add_output({.name = copy.name(), .value = builder.convert(weight, copy.dtype), .donated = copy.name()});
   }
   return graph;
 }

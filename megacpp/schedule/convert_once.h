@@ -12,15 +12,18 @@
 
 namespace megacpp::schedule {
 
-inline std::string copy_name(const std::string& weight) { return "bf16." + weight; }
+inline std::string copy_name(ir::DType dtype, const std::string& weight) {
+  return std::string(ir::dtype_name(dtype)) + "." + weight;
+}
 
-/// State that holds a weight in bf16, as a chip has it, for the length of a step.
+/// State that holds a weight in a narrow dtype, as a chip has it, for the length of a step.
 struct WeightCopy {
   std::string weight;  // name of the f32 state
   std::string scope;   // of both
   ir::Shape shape;
+  ir::DType dtype = ir::DType::bf16;  // of the copy
 
-  std::string name() const { return copy_name(weight); }
+  std::string name() const { return copy_name(dtype, weight); }
 };
 
 struct ConvertOnce {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -25,18 +26,23 @@ std::vector<bool> weight_reshards(const ir::Graph& graph) {
   return found;
 }
 
-// By node: reshards of weights that end in narrowing converts and in nothing else.
-std::vector<bool> narrowed_reshards(const ir::Graph& graph, const std::vector<std::vector<ir::NodeId>>& users) {
-  std::vector<bool> narrowed = weight_reshards(graph);
+// By node: of a reshard of weights that ends in converts to one narrow dtype and in nothing else, that dtype.
+std::vector<std::optional<ir::DType>> narrowed_reshards(const ir::Graph& graph,
+                                                        const std::vector<std::vector<ir::NodeId>>& users) {
+  const std::vector<bool> reshards = weight_reshards(graph);
+  std::vector<std::optional<ir::DType>> narrowed(reshards.size());
   std::vector<bool> is_output(graph.values().size(), false);
   for (const ir::Output& output : graph.outputs()) is_output[output.value.index] = true;
   for (size_t n = narrowed.size(); n-- > 0;) {
-    if (!narrowed[n]) continue;
     const ir::ValueId result = graph.nodes()[n].results[0];
-    narrowed[n] = !is_output[result.index] && !users[result.index].empty() &&
-                  std::ranges::all_of(users[result.index], [&](ir::NodeId user) {
-                    return narrowed[user.index] || narrows(graph, graph.node(user));
-                  });
+    if (!reshards[n] || is_output[result.index] || users[result.index].empty()) continue;
+    const auto narrowed_by = [&](ir::NodeId user) -> std::optional<ir::DType> {
+      if (narrows(graph, graph.node(user))) return graph.type(graph.node(user).results[0]).dtype;
+      return narrowed[user.index];
+    };
+    const std::optional<ir::DType> first = narrowed_by(users[result.index].front());
+    if (std::ranges::all_of(users[result.index], [&](ir::NodeId user) { return narrowed_by(user) == first; }))
+      narrowed[n] = first;
   }
   return narrowed;
 }
@@ -58,22 +64,23 @@ ir::ValueId append(Rewriter& rewriter, ir::Node node, ir::ValueId operand, const
 
 bool narrows(const ir::Graph& graph, const ir::Node& node) {
   return node.op == "convert" && graph.type(node.operands[0]).dtype == ir::DType::f32 &&
-         graph.type(node.results[0]).dtype == ir::DType::bf16;
+         ir::is_narrow(graph.type(node.results[0]).dtype);
 }
 
 NarrowGathers narrow_gathers(const ir::Graph& graph, size_t forward_nodes) {
   const std::vector<std::vector<ir::NodeId>> users = graph.users();
-  const std::vector<bool> narrowed = narrowed_reshards(graph, users);
+  const std::vector<std::optional<ir::DType>> narrowed = narrowed_reshards(graph, users);
   Rewriter rewriter(graph);
   size_t begin_of_backward = SIZE_MAX;
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
     if (n == forward_nodes) begin_of_backward = rewriter.graph().nodes().size();
     const ir::Node& node = graph.nodes()[n];
-    const bool is_of_narrowed = !node.operands.empty() && narrowed[graph.value(node.operands[0]).producer.index];
+    const bool is_of_narrowed =
+        !node.operands.empty() && narrowed[graph.value(node.operands[0]).producer.index].has_value();
     if (is_of_narrowed && !narrowed[n]) {  // its convert
       rewriter.set(node.results[0], rewriter.map(node.operands[0]));
     } else if (narrowed[n]) {
-      const ir::TensorType type{ir::DType::bf16, graph.type(node.results[0]).shape};
+      const ir::TensorType type{*narrowed[n], graph.type(node.results[0]).shape};
       ir::ValueId operand = rewriter.map(node.operands[0]);
       if (!is_of_narrowed)
         operand = append(

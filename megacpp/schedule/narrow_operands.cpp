@@ -37,22 +37,23 @@ class OperandNarrower {
   // Whether the node is a conversion that none of its readers needs.
   bool is_absorbed(const ir::Node& node) const {
     if (node.op != "convert" || graph_.type(node.results[0]).dtype != ir::DType::f32 ||
-        graph_.type(node.operands[0]).dtype != ir::DType::bf16)
+        !ir::is_narrow(graph_.type(node.operands[0]).dtype))
       return false;
     const std::vector<ir::NodeId>& users = users_[node.results[0].index];
     const bool is_output = users.size() != readers_[node.results[0].index];
     return !users.empty() && !is_output &&
-           std::ranges::all_of(users, [&](ir::NodeId user) { return widens(graph_.node(user), node.results[0]); });
+           std::ranges::all_of(users, [&](ir::NodeId user) { return widens(graph_.node(user), node); });
   }
 
-  // Whether the target runs the node with a bf16 tensor in place of that f32 one.
-  bool widens(const ir::Node& node, ir::ValueId wide) const {
+  // Whether the target runs the node with what `convert` widens in place of its result.
+  bool widens(const ir::Node& node, const ir::Node& convert) const {
+    const ir::ValueId wide = convert.results[0];
     const int position = ops::op_def(node.op).widens_operand;
     if (position < 0 || std::ranges::count(node.operands, wide) != 1) return false;
     const auto at = static_cast<size_t>(position);
     if (node.operands[at] != wide) return false;
     ops::Types operands = graph_.operand_types(node);
-    operands[at].dtype = ir::DType::bf16;
+    operands[at].dtype = graph_.type(convert.operands[0]).dtype;
     const ops::Types results = graph_.result_types(node);
     const ir::Node asked = with_result_dtype(node);
     return static_cast<bool>(target_.runs(asked.op, {operands, results, asked.attrs}));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/schedule/narrow_results.h"
 
+#include <optional>
+
 #include "megacpp/ops/op_def.h"
 #include "megacpp/schedule/rewrite.h"
 
@@ -15,15 +17,16 @@ class Narrower {
       : graph_(graph), target_(target), readers_(count_readers(graph)), rewriter_(graph) {}
 
   ir::Graph run() {
-    std::vector<bool> is_narrowed(graph_.nodes().size(), false);
+    std::vector<std::optional<ir::DType>> narrow(graph_.nodes().size());
     for (const ir::Node& node : graph_.nodes())
-      if (is_narrowing(node)) is_narrowed[graph_.value(node.operands[0]).producer.index] = true;
-    for (size_t n = 0; n < is_narrowed.size(); ++n) {
+      if (is_narrowing(node))
+        narrow[graph_.value(node.operands[0]).producer.index] = graph_.type(node.results[0]).dtype;
+    for (size_t n = 0; n < narrow.size(); ++n) {
       const ir::Node& node = graph_.nodes()[n];
       if (is_narrowing(node))
         rewriter_.set(node.results[0], rewriter_.map(node.operands[0]));
-      else if (is_narrowed[n])
-        emit(node);
+      else if (narrow[n])
+        emit(node, *narrow[n]);
       else
         rewriter_.copy(node);
     }
@@ -32,7 +35,7 @@ class Narrower {
 
  private:
   bool is_narrowing(const ir::Node& node) const {
-    if (node.op != "convert" || graph_.type(node.results[0]).dtype != ir::DType::bf16) return false;
+    if (node.op != "convert" || !ir::is_narrow(graph_.type(node.results[0]).dtype)) return false;
     const ir::ValueId wide = node.operands[0];
     const ir::Node& made = graph_.producer(wide);
     const ops::OpDef& op = ops::op_def(made.op);
@@ -42,14 +45,15 @@ class Narrower {
       return false;
     // An addend has the result's dtype.
     if (op.addend >= 0 && made.operands.size() > static_cast<size_t>(op.addend)) return false;
-    const ir::Node asked = narrowed(made);
+    const ir::DType narrow = graph_.type(node.results[0]).dtype;
+    const ir::Node asked = narrowed(made, narrow);
     const ops::Types operands = graph_.operand_types(made);
-    const ops::Types results = narrow_types(made);
+    const ops::Types results = narrow_types(made, narrow);
     return static_cast<bool>(target_.runs(asked.op, {operands, results, asked.attrs}));
   }
 
-  // Libraries have no product of f32 that leaves bf16. One that sums a few products for each element only writes its
-  // result, and any kernel is as fast as memory.
+  // Libraries have no product of f32 that leaves narrow numbers. One that sums a few products for each element only
+  // writes its result, and any kernel is as fast as memory.
   bool is_shallow(const ir::Node& product) const {
     if (product.op != "dot") return false;
     int64_t summed = 1;
@@ -57,20 +61,20 @@ class Narrower {
     return summed <= kFewSummed;
   }
 
-  static ir::Node narrowed(const ir::Node& node) {
+  static ir::Node narrowed(const ir::Node& node, ir::DType dtype) {
     ir::Node narrow = node;
-    narrow.attrs.set("dtype", std::string(ir::dtype_name(ir::DType::bf16)));
+    narrow.attrs.set("dtype", std::string(ir::dtype_name(dtype)));
     return narrow;
   }
 
-  ops::Types narrow_types(const ir::Node& node) const {
-    return {{ir::DType::bf16, graph_.type(node.results[0]).shape}};
+  ops::Types narrow_types(const ir::Node& node, ir::DType dtype) const {
+    return {{dtype, graph_.type(node.results[0]).shape}};
   }
 
-  void emit(const ir::Node& node) {
-    ir::Node narrow = narrowed(node);
+  void emit(const ir::Node& node, ir::DType dtype) {
+    ir::Node narrow = narrowed(node, dtype);
     for (ir::ValueId& operand : narrow.operands) operand = rewriter_.map(operand);
-    rewriter_.replace(node.results, std::move(narrow), narrow_types(node));
+    rewriter_.replace(node.results, std::move(narrow), narrow_types(node, dtype));
   }
 
   const ir::Graph& graph_;

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "megacpp/ops/host_copy.h"
+#include "megacpp/ops/tier_copy.h"
 #include "megacpp/schedule/find_activations.h"
 #include "megacpp/schedule/rewrite.h"
 
@@ -79,8 +79,8 @@ class Runs {
 class ActivationOffloader {
  public:
   ActivationOffloader(const ir::Graph& graph, const Touches& touches, const Runs& runs,
-                      std::vector<Activation> activations)
-      : graph_(graph), touches_(touches), activations_(std::move(activations)), rewriter_(graph) {
+                      std::vector<Activation> activations, ir::Tier tier)
+      : graph_(graph), touches_(touches), tier_(tier), activations_(std::move(activations)), rewriter_(graph) {
     find_views();
     place_copies(runs);
   }
@@ -146,7 +146,7 @@ class ActivationOffloader {
   void append_input(const ir::Node& node) {
     if (!away_.contains(node.results[0])) return rewriter_.copy(node);
     ir::Node held = node;
-    held.attrs.set(std::string(ops::kMemoryAttr), std::string(ops::kToHost));
+    ops::place_input(held, tier_);
     rewriter_.replace(node.results, std::move(held), graph_.result_types(node));
   }
 
@@ -169,8 +169,7 @@ class ActivationOffloader {
   }
 
   void start_store(size_t a) {
-    started_[a] =
-        append_copy(a, ops::kCopyStartOp, rewriter_.map(activations_[a].value), {{"to", std::string(ops::kToHost)}});
+    started_[a] = append_copy(a, ops::kCopyStartOp, rewriter_.map(activations_[a].value), ops::copy_to(tier_));
   }
 
   void finish_store(size_t a) { stored_[a] = append_copy(a, ops::kCopyDoneOp, started_.at(a)); }
@@ -178,7 +177,7 @@ class ActivationOffloader {
   void start_fetch(size_t a) {
     const Activation& each = activations_[a];
     const ValueId held = each.made ? stored_.at(a) : rewriter_.map(each.value);
-    started_[a] = append_copy(a, ops::kCopyStartOp, held, {{"to", std::string(ops::kToDevice)}});
+    started_[a] = append_copy(a, ops::kCopyStartOp, held, ops::copy_to(ir::Tier::device));
   }
 
   void finish_fetch(size_t a) {
@@ -202,6 +201,7 @@ class ActivationOffloader {
 
   const ir::Graph& graph_;
   const Touches& touches_;
+  const ir::Tier tier_;
   const std::vector<Activation> activations_;
   Rewriter rewriter_;
   std::set<ValueId> away_;                         // values of activations
@@ -216,10 +216,10 @@ class ActivationOffloader {
 
 // Runs of all candidates, copies of what is offloaded.
 ir::Graph offload_named(const ir::Graph& graph, const Touches& touches, std::vector<Activation> candidates,
-                        const std::set<std::string>& offloaded) {
+                        const HandedOver& names) {
   const Runs runs(graph, candidates);
-  std::erase_if(candidates, [&](const Activation& each) { return !offloaded.contains(each.name); });
-  return ActivationOffloader(graph, touches, runs, std::move(candidates)).run();
+  std::erase_if(candidates, [&](const Activation& each) { return !names.offloaded.contains(each.name); });
+  return ActivationOffloader(graph, touches, runs, std::move(candidates), names.tier).run();
 }
 
 }  // namespace
@@ -235,12 +235,12 @@ ir::Graph offload_activations(const ir::Graph& graph, const OffloadedBlocks& blo
   std::erase_if(activations, [&](const Activation& each) {
     return !blocks.has(ir::scope_letter(graph.producer(each.value).scope)) || !runs.is_away(each);
   });
-  return ActivationOffloader(graph, touches, runs, std::move(activations)).run();
+  return ActivationOffloader(graph, touches, runs, std::move(activations), blocks.tier).run();
 }
 
 HandedOver handed_over(const ir::Graph& forward, std::string_view prefix, const OffloadedBlocks& blocks) {
   const Touches touches(forward);
-  HandedOver names{.candidates = find_outputs(forward, touches, prefix, blocks.least_bytes)};
+  HandedOver names{.candidates = find_outputs(forward, touches, prefix, blocks.least_bytes), .tier = blocks.tier};
   const std::vector<Activation> candidates = named_outputs(forward, touches, names.candidates);
   const Runs runs(forward, candidates);
   for (const Activation& each : candidates)
@@ -251,12 +251,12 @@ HandedOver handed_over(const ir::Graph& forward, std::string_view prefix, const 
 
 ir::Graph store_outputs(const ir::Graph& forward, const HandedOver& names) {
   const Touches touches(forward);
-  return offload_named(forward, touches, named_outputs(forward, touches, names.candidates), names.offloaded);
+  return offload_named(forward, touches, named_outputs(forward, touches, names.candidates), names);
 }
 
 ir::Graph fetch_inputs(const ir::Graph& backward, const HandedOver& names) {
   const Touches touches(backward);
-  return offload_named(backward, touches, named_inputs(backward, touches, names.candidates), names.offloaded);
+  return offload_named(backward, touches, named_inputs(backward, touches, names.candidates), names);
 }
 
 }  // namespace megacpp::schedule

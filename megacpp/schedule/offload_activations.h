@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "megacpp/ir/graph.h"
+#include "megacpp/ir/memory_tier.h"
 
 namespace megacpp::schedule {
 
@@ -26,6 +27,7 @@ inline constexpr int64_t kLeastOffloaded = int64_t{256} << 10;
 struct OffloadedBlocks {
   std::vector<std::string> letters = {};  // empty: all
   int64_t least_bytes = kLeastOffloaded;  // of a value
+  ir::Tier tier = ir::Tier::host;         // where they go
 
   bool has(std::string_view letter) const;
 };
@@ -39,15 +41,16 @@ ir::Graph offload_activations(const ir::Graph& graph, const OffloadedBlocks& blo
 struct HandedOver {
   std::set<std::string> candidates =
       {};                                // values of blocks that are worth a copy: both passes have their runs by these
-  std::set<std::string> offloaded = {};  // of these: what goes through the host's memory
+  std::set<std::string> offloaded = {};  // of these: what goes through the other memory
+  ir::Tier tier = ir::Tier::host;        // which that is
 };
 
 /// Of outputs with this prefix. What would be stored only when the program ends stays on the device: the forward pass
 /// would wait for it with nothing to do, and the backward pass wants it first.
 HandedOver handed_over(const ir::Graph& forward, std::string_view prefix, const OffloadedBlocks& blocks);
-/// Offloaded outputs leave in the host's memory.
+/// Offloaded outputs leave in that memory.
 ir::Graph store_outputs(const ir::Graph& forward, const HandedOver& names);
-/// Offloaded inputs, those that it has, come in the host's memory.
+/// Offloaded inputs, those that it has, come in that memory.
 ir::Graph fetch_inputs(const ir::Graph& backward, const HandedOver& names);
 
 }  // namespace megacpp::schedule

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
-#include "megacpp/ops/host_copy.h"
+#include "megacpp/ops/tier_copy.h"
 #include "megacpp/schedule/rewrite.h"
 
 namespace megacpp::schedule {
@@ -31,7 +31,7 @@ struct HeldUnit {
 
 class StateOffloader {
  public:
-  explicit StateOffloader(const ir::Graph& graph) : graph_(graph), rewriter_(graph) {
+  StateOffloader(const ir::Graph& graph, ir::Tier tier) : graph_(graph), tier_(tier), rewriter_(graph) {
     find_states();
     find_units();
     place_copies();
@@ -126,7 +126,7 @@ class StateOffloader {
   void append_input(const ir::Node& node) {
     if (node.role != ir::Role::optimizer) return rewriter_.copy(node);
     ir::Node held = node;
-    held.attrs.set(std::string(ops::kMemoryAttr), std::string(ops::kToHost));
+    ops::place_input(held, tier_);
     rewriter_.replace(node.results, std::move(held), graph_.result_types(node));
   }
 
@@ -144,8 +144,8 @@ class StateOffloader {
   const ir::Node& input_of(size_t s) const { return graph_.producer(states_[s].before); }
 
   void start_fetch(size_t s) {
-    started_[s] = append_copy(ops::kCopyStartOp, rewriter_.map(states_[s].before), input_of(s),
-                              {{"to", std::string(ops::kToDevice)}});
+    started_[s] =
+        append_copy(ops::kCopyStartOp, rewriter_.map(states_[s].before), input_of(s), ops::copy_to(ir::Tier::device));
   }
 
   void finish_fetch(size_t s) {
@@ -153,8 +153,7 @@ class StateOffloader {
   }
 
   void start_store(size_t s) {
-    started_[s] = append_copy(ops::kCopyStartOp, rewriter_.map(states_[s].after), input_of(s),
-                              {{"to", std::string(ops::kToHost)}});
+    started_[s] = append_copy(ops::kCopyStartOp, rewriter_.map(states_[s].after), input_of(s), ops::copy_to(tier_));
   }
 
   void finish_store(size_t s) {
@@ -172,6 +171,7 @@ class StateOffloader {
   }
 
   const ir::Graph& graph_;
+  const ir::Tier tier_;
   Rewriter rewriter_;
   std::vector<HeldState> states_;
   std::vector<HeldUnit> units_;  // in the order of their readers
@@ -184,6 +184,6 @@ class StateOffloader {
 
 }  // namespace
 
-ir::Graph offload_state(const ir::Graph& graph) { return StateOffloader(graph).run(); }
+ir::Graph offload_state(const ir::Graph& graph, ir::Tier tier) { return StateOffloader(graph, tier).run(); }
 
 }  // namespace megacpp::schedule

@@ -11,9 +11,10 @@
 #pragma once
 
 #include "megacpp/ir/graph.h"
+#include "megacpp/ir/memory_tier.h"
 
 namespace megacpp::schedule {
 
-ir::Graph offload_state(const ir::Graph& graph);
+ir::Graph offload_state(const ir::Graph& graph, ir::Tier tier);
 
 }  // namespace megacpp::schedule

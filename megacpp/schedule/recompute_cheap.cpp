@@ -104,8 +104,7 @@ class Recomputer {
       const size_t i = operand++;
       if (cluster.operands[i] != value) continue;
       if (!cluster.is_whole(i)) return false;
-      if (graph_.type(value).dtype == ir::DType::bf16 && is_read_by(cluster, static_cast<int>(r), kEquality))
-        return false;
+      if (ir::is_narrow(graph_.type(value).dtype) && is_read_by(cluster, static_cast<int>(r), kEquality)) return false;
     }
     return true;
   }
@@ -147,7 +146,7 @@ class Recomputer {
 
   // Whether the maker compares an output before it is rounded: the answer may be another for the number that is stored.
   bool is_compared_unrounded(const TileCluster& maker, size_t o) const {
-    return graph_.type(maker.results[o]).dtype == ir::DType::bf16 &&
+    return ir::is_narrow(graph_.type(maker.results[o]).dtype) &&
            is_read_by(maker, ops::looked_through_converts(maker.program, maker.program.outputs[o].reg), kComparisons);
   }
 

@@ -7,8 +7,10 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "megacpp/base/decision.h"
+#include "megacpp/ir/memory_tier.h"
 #include "megacpp/ops/op_def.h"
 
 namespace megacpp::schedule {
@@ -51,9 +53,9 @@ struct Target {
   /// Its kernels add a tensor to their result and round it to what is asked for as they store it, at the price of
   /// reading the tensor, and widen bf16 as they load it: sums and conversions are folded into them.
   bool has_epilogues = false;
-  /// Its devices copy between their own memory and pinned memory of their host, both ways, while they compute: state
-  /// may stand in the host's.
-  bool has_host_memory = false;
+  /// Its devices copy between their own memory and these, both ways, while they compute: what is offloaded stands in
+  /// the first.
+  std::vector<ir::Tier> tiers = {};
   /// Buffers up to so many bytes that the nodes of a run of `fused` nodes write have bytes of their own: for a backend
   /// that runs neighbouring ones at once where the bytes that they touch allow, so that nodes that do not depend on one
   /// another do not come to by their memory. 0: none.

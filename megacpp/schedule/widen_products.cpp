@@ -11,7 +11,7 @@ namespace {
 bool is_widening(const ir::Graph& graph, const ir::Node& node, const std::vector<size_t>& readers) {
   if (node.op != "convert" || graph.type(node.results[0]).dtype != ir::DType::f32) return false;
   const ir::Node& product = graph.producer(node.operands[0]);
-  return graph.type(node.operands[0]).dtype == ir::DType::bf16 && readers[node.operands[0].index] == 1 &&
+  return ir::is_narrow(graph.type(node.operands[0]).dtype) && readers[node.operands[0].index] == 1 &&
          ops::op_def(product.op).chooses_result_dtype;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "megacpp/base/suggest.h"
+#include "megacpp/base/word_list.h"
 
 namespace megacpp::schema {
 namespace {
@@ -37,12 +38,7 @@ std::string describe(const Range& range) {
   if (range.choices.empty()) return interval_text(range);
   std::vector<std::string> words = range.choices;
   if (range.integer_allowed) words.push_back("an integer " + interval_text(range));
-  std::string text;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) text += i + 1 == words.size() ? " or " : ", ";
-    text += words[i];
-  }
-  return text;
+  return base::any_of_words(words);
 }
 
 bool contains(const Range& range, const Member& member) {

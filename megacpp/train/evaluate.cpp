@@ -105,7 +105,7 @@ recipe::Recipe fitted_to(const recipe::Recipe& recipe, TokenPairs& pairs) {
 
 /// A pipeline runs its stages along a schedule with backward passes; elsewhere there is the forward pass alone.
 compile::Compiled compile_loss(const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target) {
-  const ir::DType compute = recipe.train.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32;
+  const ir::DType compute = ir::dtype_named(recipe.train.precision);
   model::ForwardModel forward =
       model::build_forward(recipe.model, {recipe.train.batch, recipe.train.sequence, compute}, plan);
   if (plan.stages == 1) return compile::compile_forward(std::move(forward), plan, target);

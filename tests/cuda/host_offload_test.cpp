@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "megacpp/compile/compile.h"
-#include "megacpp/ops/host_copy.h"
+#include "megacpp/ops/tier_copy.h"
 #include "megacpp/runtime/backend.h"
 #include "tests/cuda/stand_in_gpu.h"
 #include "tests/cuda/stand_in_run.h"
@@ -63,8 +63,8 @@ void expect_memories_as_planned(const StandInRun& run) {
   const memory::MemoryPlan& plan = run.programs().memory;
   const runtime::ChipMemory memory = run.executable().memory(0);
   EXPECT_EQ(memory.planned_peak_bytes, plan.total_bytes);
-  EXPECT_EQ(memory.planned_host_bytes, plan.host_bytes);
-  EXPECT_EQ(memory.measured_host_bytes, plan.host_bytes);
+  EXPECT_EQ(memory.in(ir::Tier::host).planned_bytes, plan.of_host().bytes);
+  EXPECT_EQ(memory.in(ir::Tier::host).measured_bytes, plan.of_host().bytes);
 }
 
 void expect_one_graph(StandInRun& run, const std::string& layout) {
@@ -98,8 +98,8 @@ TEST(CudaHostOffloadTest, BothMemoriesAreAsPlanned) {
   run.step();
   const memory::MemoryPlan &before = plain.programs().memory, &after = run.programs().memory;
   expect_memories_as_planned(run);
-  EXPECT_EQ(before.host_bytes, 0);
-  EXPECT_EQ(after.state_bytes + after.host_bytes, before.state_bytes) << "state is in one of them";
+  EXPECT_EQ(before.of_host().bytes, 0);
+  EXPECT_EQ(after.state_bytes + after.of_host().bytes, before.state_bytes) << "state is in one of them";
   EXPECT_LT(after.total_bytes, before.total_bytes);
 }
 
@@ -157,11 +157,11 @@ TEST(CudaHostOffloadTest, BothMemoriesAreAsPlannedWithOffloadedActivations) {
   EXPECT_LT(after.total_bytes, before.total_bytes);
   int64_t stored = 0;
   for (const ir::Node& node : run.programs().find(compile::ProgramKind::micro_step).graph.nodes())
-    if (ops::is_in_host_memory(node))
+    if (ops::tier_of(node) == ir::Tier::host)
       stored += run.programs().find(compile::ProgramKind::micro_step).graph.type(node.results[0]).bytes();
   EXPECT_GT(stored, 0);
-  EXPECT_GE(after.host_bytes, stored) << "all of them are there between the passes";
-  EXPECT_LT(after.host_bytes, 2 * stored);
+  EXPECT_GE(after.of_host().bytes, stored) << "all of them are there between the passes";
+  EXPECT_LT(after.of_host().bytes, 2 * stored);
 }
 
 // Between chips whose collectives have streams of their own; in a pipeline as state of the micro-batches in flight,

@@ -54,7 +54,7 @@ inline std::vector<Slot> slots_of(const compile::StagePrograms& programs) {
     const memory::ProgramPlan& plan = programs.memory.programs[action.program];
     const auto range_of = [&](ir::ValueId value) {
       const int64_t begin = plan.value_offset[value.index];
-      const bool is_on_host = plan.value_space[value.index] == memory::Space::host;
+      const bool is_on_host = plan.value_tier[value.index] == ir::Tier::host;
       return is_on_host ? std::pair<int64_t, int64_t>() : std::pair(begin, begin + graph.type(value).bytes());
     };
     for (size_t n = 0; n < graph.nodes().size(); ++n) {

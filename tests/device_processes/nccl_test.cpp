@@ -24,6 +24,8 @@
 namespace megacpp::testing_support {
 namespace {
 
+uint16_t bf16(float number) { return static_cast<uint16_t>(ir::bits_of(ir::DType::bf16, static_cast<double>(number))); }
+
 using collectives::Call;
 using collectives::Group;
 using collectives::Kind;
@@ -85,7 +87,7 @@ Bytes operand_of(int64_t chip, size_t part, DType dtype, size_t bytes) {
     uint32_t h = static_cast<uint32_t>(chip * 7919 + static_cast<int64_t>(part * 131 + at)) * 2654435761u;
     h = (h ^ (h >> 15)) * 2246822519u;
     const float number = static_cast<float>(static_cast<int32_t>(h)) / 3e8f;
-    const uint16_t half = ir::f32_to_bf16(number);
+    const uint16_t half = bf16(number);
     const uint8_t truth = h & 1u;
     if (dtype == DType::f32) std::memcpy(&operand[at], &number, width);
     if (dtype == DType::bf16) std::memcpy(&operand[at], &half, width);

@@ -6,14 +6,6 @@
 #include "tests/fuzz/scratch_file.h"
 
 namespace megacpp::fuzz {
-namespace {
-
-bool is_integer(checkpoint::StoredType type) {
-  return type == checkpoint::StoredType::i32 || type == checkpoint::StoredType::i64;
-}
-
-}  // namespace
-
 void read_safetensors(std::string_view content) {
   static const ScratchFile scratch("input.safetensors");
   scratch.write(content);
@@ -21,10 +13,10 @@ void read_safetensors(std::string_view content) {
   for (const checkpoint::StoredTensor& tensor : file.tensors()) {
     size_t elements = 1;
     for (const int64_t size : tensor.shape) elements *= static_cast<size_t>(size);
-    require(tensor.bytes.size() == elements * static_cast<size_t>(checkpoint::stored_bytes(tensor.type)),
+    require(tensor.bytes.size() == elements * static_cast<size_t>(tensor.type->bytes()),
             "a tensor's bytes are those of its shape");
     require(&file.at(tensor.name) == &tensor, "a tensor is found by its name");
-    if (is_integer(tensor.type))
+    if (tensor.type->kind == ir::ElementKind::integer)
       require(checkpoint::to_ints(tensor).size() == elements, "every integer is read");
     else
       require(checkpoint::to_floats(tensor).size() == elements, "every number is read");

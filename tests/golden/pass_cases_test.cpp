@@ -156,7 +156,7 @@ ir::Graph run_narrow_gathers(const PassCase&, const ir::Graph& before) {
 }
 
 ir::Graph run_offload(const PassCase&, const ir::Graph& before) {
-  return computing_the_same(before, schedule::offload_state(before));
+  return computing_the_same(before, schedule::offload_state(before, ir::Tier::host));
 }
 
 // "# letters: AE": of these blocks alone. Tensors of cases are small.

@@ -56,56 +56,28 @@ class Tensor {
   }
 
   double get(int64_t i) const {
-    switch (dtype_) {
-      case DType::f32:
-        return static_cast<double>(load<float>(i));
-      case DType::bf16:
-        return static_cast<double>(ir::bf16_to_f32(load<uint16_t>(i)));
-      case DType::i32:
-        return load<int32_t>(i);
-      case DType::pred:
-        return load<uint8_t>(i);
-    }
-    return 0;
+    uint64_t bits = 0;
+    std::memcpy(&bits, at(i), width());
+    return ir::number_of(dtype_, bits);
   }
 
   void set(int64_t i, double x) {
-    switch (dtype_) {
-      case DType::f32:
-        return store(i, static_cast<float>(x));
-      case DType::bf16:
-        return store(i, ir::f32_to_bf16(static_cast<float>(x)));
-      case DType::i32:
-        return store(i, static_cast<int32_t>(x));
-      case DType::pred:
-        return store(i, static_cast<uint8_t>(x));
-    }
+    const uint64_t bits = ir::bits_of(dtype_, x);
+    std::memcpy(at(i), &bits, width());
   }
 
  private:
   static constexpr int64_t kGuard = 64;
   size_t size() const { return static_cast<size_t>(elements() * ir::dtype_bytes(dtype_)); }
-  template <typename T>
-  T load(int64_t i) const {
-    T x;
-    std::memcpy(&x, bytes_.get() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
-    return x;
-  }
-  template <typename T>
-  void store(int64_t i, T x) {
-    std::memcpy(bytes_.get() + static_cast<size_t>(i) * sizeof(T), &x, sizeof(T));
-  }
+  size_t width() const { return static_cast<size_t>(ir::dtype_bytes(dtype_)); }
+  std::byte* at(int64_t i) const { return bytes_.get() + static_cast<size_t>(i) * width(); }
 
   DType dtype_;
   Shape shape_;
   Memory bytes_;
 };
 
-inline double as_stored(DType dtype, double x) {
-  if (dtype == DType::f32) return static_cast<double>(static_cast<float>(x));
-  if (dtype == DType::bf16) return static_cast<double>(ir::bf16_to_f32(ir::f32_to_bf16(static_cast<float>(x))));
-  return x;
-}
+inline double as_stored(DType dtype, double x) { return ir::is_float(dtype) ? ir::rounded(dtype, x) : x; }
 
 enum class Sums : uint8_t { exact, rounded };
 

@@ -48,7 +48,7 @@ inline std::optional<ops::Sample> as_bf16(const ops::OpDef& op, ops::Sample samp
 
 inline bool runs_on_one_chip(const ops::OpDef& op) {
   if (op.name == ir::kInputOp || op.name == "reshape") return false;  // views of memory: nothing runs
-  if (op.is_host_copy) return false;                                  // no kernel of a backend
+  if (op.is_tier_copy) return false;                                  // no kernel of a backend
   return op.name != "reshard" && !op.is_collective;                   // gone after partitioning; needs other chips
 }
 
@@ -69,7 +69,7 @@ inline std::vector<ConformanceCase> conformance_cases(double tolerance) {
 inline std::vector<ops::Tensor> operands_of(const ConformanceCase& c) {
   std::vector<ops::Tensor> operands = ops::sample_operands(*c.op, c.sample);
   for (ops::Tensor& operand : operands)
-    for (double& element : operand.data) element = ops::round_to(operand.type.dtype, element);
+    for (double& element : operand.data) element = ir::rounded(operand.type.dtype, element);
   return operands;
 }
 

@@ -21,7 +21,7 @@ inline std::map<std::string, ops::Tensor> model_inputs(const ir::Graph& graph,
     blocks::initialise(parameter, 3, 0, values);
     ops::Tensor& tensor = inputs.at(parameter.name);
     for (size_t i = 0; i < values.size(); ++i)
-      tensor.data[i] = ops::round_to(tensor.type.dtype, static_cast<double>(values[i]) + 0.1 * tensor.data[i]);
+      tensor.data[i] = ir::rounded(tensor.type.dtype, static_cast<double>(values[i]) + 0.1 * tensor.data[i]);
   }
   if (const auto labels = inputs.find("batch.labels"); labels != inputs.end()) labels->second[1] = -1;  // masked
   if (const auto segments = inputs.find("batch.segments"); segments != inputs.end()) {

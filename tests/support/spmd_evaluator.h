@@ -73,7 +73,7 @@ class Lockstep {
         evaluate_collective(node.op, operands, static_cast<size_t>(mesh_.index_in_group(self, axes)), node.attrs);
     if (rounding_ == Rounding::none) return results;
     for (Tensor& result : results)
-      for (double& element : result.data) element = ops::round_to(result.type.dtype, element);
+      for (double& element : result.data) element = ir::rounded(result.type.dtype, element);
     return results;
   }
 

@@ -25,7 +25,7 @@ inline ops::Tensor random_tensor(const ir::TensorType& type, const std::string& 
   const base::Philox random(11, name);
   for (int64_t i = 0; i < tensor.elements(); ++i) {
     const double value = low + (high - low) * random.uniform(static_cast<uint64_t>(i));
-    tensor[i] = ops::round_to(type.dtype, ir::is_float(type.dtype) ? value : std::floor(value));
+    tensor[i] = ir::rounded(type.dtype, ir::is_float(type.dtype) ? value : std::floor(value));
   }
   return tensor;
 }
@@ -45,41 +45,20 @@ inline std::map<std::string, ops::Tensor> random_inputs(const ir::Graph& graph, 
 }
 
 inline void encode(const ops::Tensor& tensor, std::byte* to) {
+  const int64_t width = ir::dtype_bytes(tensor.type.dtype);
   for (int64_t i = 0; i < tensor.elements(); ++i) {
-    switch (tensor.type.dtype) {
-      case ir::DType::f32:
-        reinterpret_cast<float*>(to)[i] = static_cast<float>(tensor[i]);
-        break;
-      case ir::DType::bf16:
-        reinterpret_cast<uint16_t*>(to)[i] = ir::f32_to_bf16(static_cast<float>(tensor[i]));
-        break;
-      case ir::DType::i32:
-        reinterpret_cast<int32_t*>(to)[i] = static_cast<int32_t>(tensor[i]);
-        break;
-      case ir::DType::pred:
-        reinterpret_cast<uint8_t*>(to)[i] = tensor[i] != 0.0 ? 1 : 0;
-        break;
-    }
+    const uint64_t bits = ir::bits_of(tensor.type.dtype, tensor[i]);
+    std::memcpy(to + i * width, &bits, static_cast<size_t>(width));
   }
 }
 
 inline ops::Tensor decode(const ir::TensorType& type, const std::byte* from) {
+  const int64_t width = ir::dtype_bytes(type.dtype);
   ops::Tensor tensor = ops::Tensor::zeros(type);
   for (int64_t i = 0; i < tensor.elements(); ++i) {
-    switch (type.dtype) {
-      case ir::DType::f32:
-        tensor[i] = static_cast<double>(reinterpret_cast<const float*>(from)[i]);
-        break;
-      case ir::DType::bf16:
-        tensor[i] = static_cast<double>(ir::bf16_to_f32(reinterpret_cast<const uint16_t*>(from)[i]));
-        break;
-      case ir::DType::i32:
-        tensor[i] = reinterpret_cast<const int32_t*>(from)[i];
-        break;
-      case ir::DType::pred:
-        tensor[i] = reinterpret_cast<const uint8_t*>(from)[i];
-        break;
-    }
+    uint64_t bits = 0;
+    std::memcpy(&bits, from + i * width, static_cast<size_t>(width));
+    tensor[i] = ir::number_of(type.dtype, bits);
   }
   return tensor;
 }

@@ -2,8 +2,8 @@
 // A CPU kernel: one op on one chip's threads. To add one: runtime/cpu/kernels/<op>.cpp with a Kernel, one line in
 // kernel_list.inc; tests/conformance compares it with the op's reference on every sample.
 // Kernels see dense row-major buffers. They never allocate while running: scratch comes from the workspace that
-// prepare() asked for. Kernels are written for f32 and i32/pred; bf16 storage is handled around them (see storage.h)
-// unless `native_bf16` is set.
+// prepare() asked for. Kernels are written for f32 and i32/pred; narrow storage is handled around them (see storage.h)
+// unless `takes_any_storage` is set.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ struct Kernel {
   std::function<Prepared(const ops::NodeView&, int threads)> prepare;
   /// Empty: runs every legal node.
   std::function<base::Decision(const ops::NodeView&)> supports = {};
-  bool native_bf16 = false;
+  bool takes_any_storage = false;
 };
 
 const std::vector<Kernel>& all_kernels();

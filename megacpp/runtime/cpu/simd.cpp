@@ -290,7 +290,6 @@ float ExpSum(const float* x, float shift, float* y, int64_t count) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "megacpp/ir/dtype.h"
 
 namespace megacpp::runtime::cpu {
 
@@ -350,26 +349,6 @@ float row_dot(const float* a, const float* b, int64_t n) { return HWY_DYNAMIC_DI
 float row_sum_squares(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(Dot)(x, x, n); }
 float row_exp_sum(const float* x, float shift, float* y, int64_t n) {
   return HWY_DYNAMIC_DISPATCH(ExpSum)(x, shift, y, n);
-}
-
-// Storage conversions: plain loops that compilers vectorise on every target.
-void row_from_bf16(const uint16_t* x, float* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = ir::bf16_to_f32(x[i]);
-}
-void row_to_bf16(const float* x, uint16_t* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = ir::f32_to_bf16(x[i]);
-}
-void row_from_i32(const int32_t* x, float* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i]);
-}
-void row_to_i32(const float* x, int32_t* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<int32_t>(x[i]);
-}
-void row_from_pred(const uint8_t* x, float* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = x[i] != 0 ? 1.0F : 0.0F;
-}
-void row_to_pred(const float* x, uint8_t* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = x[i] != 0.0F ? 1 : 0;
 }
 
 }  // namespace megacpp::runtime::cpu

@@ -51,12 +51,4 @@ float row_sum_squares(const float* x, int64_t n);
 /// y[i] = exp(x[i] - shift); returns their sum.
 float row_exp_sum(const float* x, float shift, float* y, int64_t n);
 
-// Storage conversion.
-void row_from_bf16(const uint16_t* x, float* y, int64_t n);
-void row_to_bf16(const float* x, uint16_t* y, int64_t n);
-void row_from_i32(const int32_t* x, float* y, int64_t n);
-void row_to_i32(const float* x, int32_t* y, int64_t n);  // truncates
-void row_from_pred(const uint8_t* x, float* y, int64_t n);
-void row_to_pred(const float* x, uint8_t* y, int64_t n);
-
 }  // namespace megacpp::runtime::cpu

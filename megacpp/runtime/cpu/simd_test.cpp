@@ -9,8 +9,6 @@
 #include <limits>
 #include <vector>
 
-#include "megacpp/ir/dtype.h"
-
 namespace megacpp::runtime::cpu {
 namespace {
 
@@ -233,28 +231,6 @@ TEST(SimdTest, MaxOfNegativesIsNotZero) {
   for (int64_t n = 1; n <= kMaxLength; ++n) {
     const Row x(static_cast<size_t>(n), -3.0F);
     EXPECT_EQ(row_max_value(x.data(), n), -3.0F) << "length " << n;
-  }
-}
-
-TEST(SimdTest, StorageConversionsAreExact) {
-  for (int64_t n = 0; n <= kMaxLength; ++n) {
-    Row x = random_row(n, 10);
-    for (float& element : x) element *= 100.0F;
-    const size_t count = x.size();
-    std::vector<uint16_t> halves(count);
-    std::vector<int32_t> integers(count);
-    std::vector<uint8_t> flags(count);
-    Row y(count);
-    row_to_bf16(x.data(), halves.data(), n);
-    row_from_bf16(halves.data(), y.data(), n);
-    for (size_t i = 0; i < count; ++i) ASSERT_EQ(y[i], ir::bf16_to_f32(ir::f32_to_bf16(x[i])));
-    row_to_i32(x.data(), integers.data(), n);
-    row_from_i32(integers.data(), y.data(), n);
-    for (size_t i = 0; i < count; ++i) ASSERT_EQ(y[i], std::trunc(x[i]));
-    for (size_t i = 0; i < count; i += 2) x[i] = 0.0F;
-    row_to_pred(x.data(), flags.data(), n);
-    row_from_pred(flags.data(), y.data(), n);
-    for (size_t i = 0; i < count; ++i) ASSERT_EQ(y[i], x[i] != 0.0F ? 1.0F : 0.0F);
   }
 }
 

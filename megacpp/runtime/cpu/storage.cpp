@@ -5,7 +5,6 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/runtime/cpu/arena.h"
-#include "megacpp/runtime/cpu/simd.h"
 
 namespace megacpp::runtime::cpu {
 namespace {
@@ -13,9 +12,10 @@ namespace {
 constexpr int64_t kStorageGrain = 4096;  // elements a thread converts at least
 constexpr size_t kMaxTensors = 16;       // operands or results of one kernel
 
-// One tensor that is bf16 in storage and f32 in the kernel.
+// One tensor that is narrow in storage and f32 in the kernel.
 struct Widened {
   size_t index;
+  const ir::DTypeRecord* stored;
   int64_t elements;
   int64_t workspace_offset;
 };
@@ -30,9 +30,9 @@ StoragePlan plan_widening(ops::Types& operands, ops::Types& results) {
   StoragePlan plan;
   const auto widen = [&plan](ops::Types& types, std::vector<Widened>& list) {
     for (size_t i = 0; i < types.size(); ++i) {
-      if (types[i].dtype != ir::DType::bf16) continue;
+      if (!ir::is_narrow(types[i].dtype)) continue;
+      list.push_back({i, &ir::record(types[i].dtype), types[i].elements(), plan.bytes});
       types[i].dtype = ir::DType::f32;
-      list.push_back({i, types[i].elements(), plan.bytes});
       plan.bytes += aligned(types[i].bytes());
     }
   };
@@ -46,11 +46,12 @@ void run_widened(const StoragePlan& plan, const Prepared& inner, const KernelArg
   std::copy(args.operands.begin(), args.operands.end(), operands.begin());
   std::copy(args.results.begin(), args.results.end(), results.begin());
   for (const Widened& tensor : plan.operands) {
-    const auto* from = args.in<uint16_t>(tensor.index);
+    const std::byte* const from = args.operands[tensor.index];
     auto* to = args.scratch<float>(tensor.workspace_offset);
-    args.pool.parallel_for(tensor.elements, kStorageGrain, [from, to](int64_t begin, int64_t end, int) {
-      row_from_bf16(from + begin, to + begin, end - begin);
-    });
+    args.pool.parallel_for(tensor.elements, kStorageGrain,
+                           [&stored = *tensor.stored, from, to](int64_t begin, int64_t end, int) {
+                             stored.to_f32(from + begin * stored.bytes(), to + begin, end - begin);
+                           });
     operands[tensor.index] = args.workspace + tensor.workspace_offset;
   }
   for (const Widened& tensor : plan.results) results[tensor.index] = args.workspace + tensor.workspace_offset;
@@ -60,10 +61,11 @@ void run_widened(const StoragePlan& plan, const Prepared& inner, const KernelArg
              .pool = args.pool});
   for (const Widened& tensor : plan.results) {
     const auto* from = args.scratch<float>(tensor.workspace_offset);
-    auto* to = args.out<uint16_t>(tensor.index);
-    args.pool.parallel_for(tensor.elements, kStorageGrain, [from, to](int64_t begin, int64_t end, int) {
-      row_to_bf16(from + begin, to + begin, end - begin);
-    });
+    std::byte* const to = args.results[tensor.index];
+    args.pool.parallel_for(tensor.elements, kStorageGrain,
+                           [&stored = *tensor.stored, from, to](int64_t begin, int64_t end, int) {
+                             stored.from_f32(from + begin, to + begin * stored.bytes(), end - begin);
+                           });
   }
 }
 
@@ -71,7 +73,7 @@ void run_widened(const StoragePlan& plan, const Prepared& inner, const KernelArg
 
 Prepared prepare_any_storage(const Kernel& kernel, const ops::NodeView& view, int threads) {
   ops::Types operands = view.operands, results = view.results;
-  StoragePlan plan = kernel.native_bf16 ? StoragePlan{} : plan_widening(operands, results);
+  StoragePlan plan = kernel.takes_any_storage ? StoragePlan{} : plan_widening(operands, results);
   Prepared inner = kernel.prepare({operands, results, view.attrs}, threads);
   if (plan.operands.empty() && plan.results.empty()) return inner;
   MEGACPP_CHECK(operands.size() <= kMaxTensors && results.size() <= kMaxTensors)

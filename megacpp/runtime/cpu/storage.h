@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bf16 storage around f32 kernels: operands are widened into the workspace before the kernel runs, results narrowed
+// Narrow storage around f32 kernels: operands are widened into the workspace before the kernel runs, results narrowed
 // after.
 #pragma once
 

@@ -11,10 +11,10 @@ namespace {
 constexpr int64_t kCount = 10000;  // more than one thread's share of the conversion
 
 // Doubles operand 0 plus operand 1 in f32, using some workspace on the way.
-Kernel doubling_kernel(bool native_bf16) {
-  const auto prepare = [native_bf16](const ops::NodeView& view, int) {
+Kernel doubling_kernel(bool takes_any_storage) {
+  const auto prepare = [takes_any_storage](const ops::NodeView& view, int) {
     const bool wide = view.operands[0].dtype == ir::DType::f32 && view.results[0].dtype == ir::DType::f32;
-    EXPECT_EQ(wide, !native_bf16) << "what the kernel sees";
+    EXPECT_EQ(wide, !takes_any_storage) << "what the kernel sees";
     return Prepared{.run =
                         [](const KernelArgs& args) {
                           for (int64_t i = 0; i < kCount; ++i) {
@@ -24,7 +24,7 @@ Kernel doubling_kernel(bool native_bf16) {
                         },
                     .workspace_bytes = kCount * 4};
   };
-  return {.op = "test", .prepare = prepare, .supports = {}, .native_bf16 = native_bf16};
+  return {.op = "test", .prepare = prepare, .supports = {}, .takes_any_storage = takes_any_storage};
 }
 
 struct Node {
@@ -49,7 +49,7 @@ TEST(StorageTest, NarrowTensorsAreWidenedAroundTheKernel) {
   base::ThreadPool pool(2);
   prepared.run({.operands = in, .results = results, .workspace = workspace.data(), .pool = pool});
   const ops::Tensor got = testing_support::decode(node.results[0], out.data());
-  for (int64_t i = 0; i < kCount; ++i) ASSERT_EQ(got[i], ops::round_to(ir::DType::bf16, 2 * a[i] + b[i])) << i;
+  for (int64_t i = 0; i < kCount; ++i) ASSERT_EQ(got[i], ir::rounded(ir::DType::bf16, 2 * a[i] + b[i])) << i;
 }
 
 TEST(StorageTest, WideTensorsCostNothing) {

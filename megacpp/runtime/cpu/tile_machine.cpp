@@ -64,40 +64,10 @@ int64_t folded_dims(const ops::TileProgram& program) {
   return folded;
 }
 
-// The first n elements of a tensor of any dtype.
-void load_row(const std::byte* from, ir::DType dtype, float* to, int64_t n) {
-  switch (dtype) {
-    case ir::DType::f32:
-      std::copy_n(reinterpret_cast<const float*>(from), n, to);
-      break;
-    case ir::DType::bf16:
-      row_from_bf16(reinterpret_cast<const uint16_t*>(from), to, n);
-      break;
-    case ir::DType::i32:
-      row_from_i32(reinterpret_cast<const int32_t*>(from), to, n);
-      break;
-    case ir::DType::pred:
-      row_from_pred(reinterpret_cast<const uint8_t*>(from), to, n);
-      break;
-  }
-}
-
 // Elements [at, at + n) of a result of any dtype.
 void store_row(const float* from, ir::DType dtype, std::byte* result, int64_t at, int64_t n) {
-  switch (dtype) {
-    case ir::DType::f32:
-      std::memmove(reinterpret_cast<float*>(result) + at, from, static_cast<size_t>(n) * 4);
-      break;
-    case ir::DType::bf16:
-      row_to_bf16(from, reinterpret_cast<uint16_t*>(result) + at, n);
-      break;
-    case ir::DType::i32:
-      row_to_i32(from, reinterpret_cast<int32_t*>(result) + at, n);
-      break;
-    case ir::DType::pred:
-      row_to_pred(from, reinterpret_cast<uint8_t*>(result) + at, n);
-      break;
-  }
+  const ir::DTypeRecord& type = ir::record(dtype);
+  type.from_f32(from, result + at * type.bytes(), n);
 }
 
 }  // namespace
@@ -400,7 +370,7 @@ void TileMachine::load_inputs(const KernelArgs& args, const Cursor& cursor, int6
       continue;
     }
     float* to = slot(slots, input.reg);
-    load_row(from, input.dtype, to, repeats ? 1 : n);
+    ir::record(input.dtype).to_f32(from, to, repeats ? 1 : n);
     if (repeats) row_fill(to[0], to, n);
     regs[input.reg] = to;
   }
@@ -416,7 +386,7 @@ void TileMachine::load_grouped_inputs(const KernelArgs& args, Cursor& cursor, in
     const std::byte* from = args.operands[i] + cursor.offset[i] * input.element_bytes;
     const bool is_there = input.is_dense && input.dtype == ir::DType::f32;
     regs[input.reg] = is_there ? reinterpret_cast<const float*>(from) : slot(slots, input.reg);
-    if (input.is_dense && !is_there) load_row(from, input.dtype, slot(slots, input.reg), rows * width);
+    if (input.is_dense && !is_there) ir::record(input.dtype).to_f32(from, slot(slots, input.reg), rows * width);
   }
   for (int64_t row = 0; row < rows; ++row, next_row(cursor))
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -424,7 +394,8 @@ void TileMachine::load_grouped_inputs(const KernelArgs& args, Cursor& cursor, in
       if (input.is_dense) continue;
       const bool repeats = input.strides.back() == 0;
       float* const to = slot(slots, input.reg) + row * width;
-      load_row(args.operands[i] + cursor.offset[i] * input.element_bytes, input.dtype, to, repeats ? 1 : width);
+      const std::byte* const from = args.operands[i] + cursor.offset[i] * input.element_bytes;
+      ir::record(input.dtype).to_f32(from, to, repeats ? 1 : width);
       if (repeats) std::fill_n(to + 1, width - 1, to[0]);
     }
 }

@@ -87,8 +87,9 @@ void require_success(int status, const char* call) {
 }
 
 int data_type(ir::DType dtype) {
-  MEGACPP_CHECK(ir::is_float(dtype)) << "a product of " << ir::dtype_name(dtype);
-  return dtype == ir::DType::f32 ? kLtF32 : kLtBf16;
+  const ir::DTypeRecord& type = ir::record(dtype);
+  MEGACPP_CHECK(type.cuda) << "a product of " << type.name;
+  return *type.cuda;
 }
 
 void* make_layout(const LtEntries& entries, const LtMatrix& matrix) {

@@ -6,7 +6,6 @@ namespace megacpp::runtime::cuda {
 
 enum LtNumber : int {
   kLtF32 = 0,                     // CUDA_R_32F
-  kLtBf16 = 14,                   // CUDA_R_16BF
   kLtCompute32F = 68,             // CUBLAS_COMPUTE_32F: products of f32 are not rounded to less
   kLtLayoutBatchCount = 5,        // int32_t
   kLtLayoutBatchStride = 6,       // int64_t

@@ -15,7 +15,8 @@ namespace {
 TEST(CublasLtTest, DeclarationsAreThoseOfTheLibrarysHeader) {
 #if __has_include(<cublasLt.h>)
   EXPECT_EQ(kLtF32, CUDA_R_32F);
-  EXPECT_EQ(kLtBf16, CUDA_R_16BF);
+  EXPECT_EQ(ir::record(ir::DType::f32).cuda, CUDA_R_32F);
+  EXPECT_EQ(ir::record(ir::DType::bf16).cuda, CUDA_R_16BF);
   EXPECT_EQ(kLtCompute32F, CUBLAS_COMPUTE_32F);
   EXPECT_EQ(kLtLayoutBatchCount, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT);
   EXPECT_EQ(kLtLayoutBatchStride, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);

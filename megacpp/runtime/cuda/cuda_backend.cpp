@@ -231,7 +231,7 @@ std::unique_ptr<ChipDevice> make_device(const compile::Compiled& compiled, const
   const memory::MemoryPlan& plan = compiled.programs_of(chip).memory;
   return std::make_unique<CudaDevice>(gpu, CudaDevice::Options{.chip = chip,
                                                                .arena_bytes = plan.total_bytes,
-                                                               .host_bytes = plan.host_bytes,
+                                                               .host_bytes = plan.of_host().bytes,
                                                                .steps = placed.steps,
                                                                .connect = connect});
 }
@@ -296,7 +296,7 @@ schedule::Target cuda_target(int64_t chips, const collectives::Transport& transp
           .ops_per_byte = schedule::kGpuOpsPerByte,
           .full_rate_rows = kFullRateRows,
           .has_epilogues = true,
-          .has_host_memory = true,
+          .tiers = {ir::Tier::host},
           .separate_bytes = kSeparateBytes};
 }
 

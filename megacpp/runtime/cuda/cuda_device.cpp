@@ -91,8 +91,9 @@ std::byte* CudaDevice::at(int64_t offset) const {
   return reinterpret_cast<std::byte*>(allocated_.front() + static_cast<Address>(offset));
 }
 
-std::byte* CudaDevice::at_host(int64_t offset) const {
-  MEGACPP_CHECK(host_) << "byte " << offset << " of pinned memory that nothing was planned in";
+std::byte* CudaDevice::at_tier(ir::Tier tier, int64_t offset) const {
+  MEGACPP_CHECK(host_ && tier == ir::Tier::host)
+      << "byte " << offset << " in " << ir::record(tier).what << " that nothing was planned in";
   return host_->at(offset);
 }
 
@@ -108,8 +109,8 @@ std::byte* CudaDevice::reserve(size_t bytes) { return reinterpret_cast<std::byte
 
 DeviceCall CudaDevice::prepare(const BoundNode& bound) {
   const ops::OpDef& op = ops::op_def(bound.node.op);
-  if (!op.is_collective && !op.is_host_copy) return prepare_kernel(bound);
-  DeviceCall call = op.is_collective ? prepare_collective(bound) : prepare_host_copy(bound);
+  if (!op.is_collective && !op.is_tier_copy) return prepare_kernel(bound);
+  DeviceCall call = op.is_collective ? prepare_collective(bound) : prepare_tier_copy(bound);
   launches_.add(call.run);
   return call;
 }
@@ -119,7 +120,7 @@ DeviceCall CudaDevice::prepare_collective(const BoundNode& bound) {
   return connection_.prepare(bound);
 }
 
-DeviceCall CudaDevice::prepare_host_copy(const BoundNode& bound) {
+DeviceCall CudaDevice::prepare_tier_copy(const BoundNode& bound) {
   MEGACPP_CHECK(host_) << "a chip without pinned memory has " << bound.node.op << " @" << bound.node.scope;
   return host_->prepare(bound);
 }

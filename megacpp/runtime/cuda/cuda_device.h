@@ -43,7 +43,7 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
 
   std::byte* at(int64_t offset) const override;
   int64_t arena_bytes() const override { return arena_bytes_; }
-  std::byte* at_host(int64_t offset) const override;
+  std::byte* at_tier(ir::Tier tier, int64_t offset) const override;
   int64_t alignment() const override { return kAlignment; }
   DeviceQueue* queue() override { return this; }
   std::byte* reserve(size_t bytes) override;
@@ -69,7 +69,7 @@ class CudaDevice final : public ChipDevice, public DeviceQueue {
  private:
   DeviceCall prepare_kernel(const BoundNode& bound);
   DeviceCall prepare_collective(const BoundNode& bound);
-  DeviceCall prepare_host_copy(const BoundNode& bound);
+  DeviceCall prepare_tier_copy(const BoundNode& bound);
   void wait_until_idle() const;
   bool is_on_host(const std::byte* address) const { return host_ && host_->holds(address); }
   Address allocate(size_t bytes);

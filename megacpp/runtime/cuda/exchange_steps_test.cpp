@@ -21,6 +21,10 @@
 namespace megacpp::runtime::cuda {
 namespace {
 
+uint16_t bits16(float number) {
+  return static_cast<uint16_t>(ir::bits_of(ir::DType::bf16, static_cast<double>(number)));
+}
+
 using collectives::Call;
 using collectives::Group;
 using collectives::Kind;
@@ -101,7 +105,7 @@ void fill_operand_words(std::vector<uint32_t>& words, DType dtype, uint32_t seed
     uint32_t h = (seed * 7919 + static_cast<uint32_t>(i)) * 2654435761u;
     h = (h ^ (h >> 15)) * 2246822519u;
     const float number = static_cast<float>(static_cast<int32_t>(h)) / 3e8f;
-    const uint32_t half = ir::f32_to_bf16(number), other = ir::f32_to_bf16(1 / (number + 20));
+    const uint32_t half = bits16(number), other = bits16(1 / (number + 20));
     if (dtype == DType::f32) std::memcpy(&words[i], &number, sizeof number);
     if (dtype == DType::bf16) words[i] = half << 16 | other;
     if (dtype == DType::i32) words[i] = h;

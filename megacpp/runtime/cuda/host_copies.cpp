@@ -9,7 +9,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/memory/report.h"
-#include "megacpp/ops/host_copy.h"
+#include "megacpp/ops/tier_copy.h"
 
 namespace megacpp::runtime::cuda {
 namespace {
@@ -87,7 +87,7 @@ DeviceCall HostCopies::prepare(const BoundNode& bound) {
 }
 
 DeviceCall HostCopies::prepare_start(const BoundNode& bound) {
-  const bool is_to_host = ops::is_in_host_memory(bound.node);
+  const bool is_to_host = ops::tier_of(bound.node) != ir::Tier::device;
   MEGACPP_CHECK(holds(is_to_host ? bound.results[0] : bound.operands[0]))
       << bound.node.op << " @" << bound.node.scope << " of memory that is not the host's";
   const OrderedCopy copy{.driver = driver_,

@@ -20,17 +20,9 @@ constexpr int64_t kWideBytes = 16;  // that a thread moves at once where everyth
 Address pointer_address(const void* data) { return reinterpret_cast<Address>(data); }
 
 CollectiveDType collective_dtype(ir::DType dtype) {
-  switch (dtype) {
-    case ir::DType::f32:
-      return CollectiveDType::f32;
-    case ir::DType::bf16:
-      return CollectiveDType::bf16;
-    case ir::DType::i32:
-      return CollectiveDType::i32;
-    case ir::DType::pred:
-      return CollectiveDType::pred;
-  }
-  return CollectiveDType::f32;
+  const ir::DTypeRecord& type = ir::record(dtype);
+  MEGACPP_CHECK(type.device_code) << "no code of the device sums " << type.name;
+  return static_cast<CollectiveDType>(*type.device_code);
 }
 
 TableWriter::Options writer_options(const Call& call) {

@@ -19,6 +19,10 @@
 namespace megacpp::runtime::cuda {
 namespace {
 
+uint16_t half_bits(float number) {
+  return static_cast<uint16_t>(ir::bits_of(ir::DType::bf16, static_cast<double>(number)));
+}
+
 using collectives::Call;
 using collectives::Group;
 using collectives::Kind;
@@ -114,7 +118,7 @@ class TwinExchange {
       const float number = static_cast<float>(static_cast<int32_t>(h)) / 3e8f;
       const size_t width = static_cast<size_t>(ir::dtype_bytes(dtype));
       std::byte* const at = buffer.data() + static_cast<size_t>(i) * width;
-      const uint16_t half = ir::f32_to_bf16(number);
+      const uint16_t half = half_bits(number);
       const uint8_t truth = (h & 7u) == 0;
       if (dtype == DType::f32) std::memcpy(at, &number, width);
       if (dtype == DType::bf16) std::memcpy(at, &half, width);

@@ -88,7 +88,7 @@ void add_samples(std::vector<TileCase>& cases) {
       TileCase c{.name = sample.name, .operands = sample.operands, .attrs = sample.attrs, .values = {}};
       c.values = ops::sample_operands(def, sample);
       for (Tensor& value : c.values)
-        for (double& element : value.data) element = ops::round_to(value.type.dtype, element);
+        for (double& element : value.data) element = ir::rounded(value.type.dtype, element);
       if (sample.name == "bf16_store") c.tolerance = 1e-2;
       cases.push_back(std::move(c));
     }

@@ -3,6 +3,8 @@
 
 #include <type_traits>
 
+#include "megacpp/base/word_list.h"
+
 namespace megacpp::runtime::pjrt {
 namespace {
 
@@ -136,36 +138,22 @@ Args<PJRT_Program> stablehlo_program(std::string_view text) {
 }
 
 PJRT_Buffer_Type buffer_type(ir::DType dtype) {
-  switch (dtype) {
-    case ir::DType::f32:
-      return PJRT_Buffer_Type_F32;
-    case ir::DType::bf16:
-      return PJRT_Buffer_Type_BF16;
-    case ir::DType::i32:
-      return PJRT_Buffer_Type_S32;
-    case ir::DType::pred:
-      return PJRT_Buffer_Type_PRED;
-  }
-  MEGACPP_CHECK(false) << "no element type of the plugin for " << ir::dtype_name(dtype);
-  return PJRT_Buffer_Type_INVALID;
+  const ir::DTypeRecord& type = ir::record(dtype);
+  MEGACPP_CHECK(type.pjrt) << "no element type of the plugin for " << type.name;
+  return static_cast<PJRT_Buffer_Type>(*type.pjrt);
 }
 
 ir::DType dtype_of(PJRT_Buffer_Type type) {
-  switch (type) {
-    case PJRT_Buffer_Type_F32:
-      return ir::DType::f32;
-    case PJRT_Buffer_Type_BF16:
-      return ir::DType::bf16;
-    case PJRT_Buffer_Type_S32:
-      return ir::DType::i32;
-    case PJRT_Buffer_Type_PRED:
-      return ir::DType::pred;
-    default:
-      base::raise(base::Code::E1505, {.where = "a value of a compiled program",
-                                      .got = "element type " + std::to_string(type) + " of the PJRT C API",
-                                      .wanted = "f32, bf16, i32 or pred",
-                                      .next = "convert it inside the program"});
+  std::vector<std::string> known;
+  for (const ir::DTypeRecord& ours : ir::all_dtypes()) {
+    if (!ours.pjrt) continue;
+    if (*ours.pjrt == static_cast<int>(type)) return ir::dtype_named(ours.name);
+    known.emplace_back(ours.name);
   }
+  base::raise(base::Code::E1505, {.where = "a value of a compiled program",
+                                  .got = "element type " + std::to_string(type) + " of the PJRT C API",
+                                  .wanted = base::any_of_words(known),
+                                  .next = "convert it inside the program"});
 }
 
 }  // namespace megacpp::runtime::pjrt

@@ -31,7 +31,7 @@ Prepared prepare_cache_update(const ops::NodeView& view, int) {
 }  // namespace
 
 Kernel cache_update_kernel() {
-  return {.op = "cache_update", .prepare = prepare_cache_update, .supports = {}, .native_bf16 = true};
+  return {.op = "cache_update", .prepare = prepare_cache_update, .supports = {}, .takes_any_storage = true};
 }
 
 }  // namespace megacpp::runtime::cpu

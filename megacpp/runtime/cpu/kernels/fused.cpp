@@ -16,6 +16,6 @@ Prepared prepare_fused(const ops::NodeView& view, int threads) {
 
 }  // namespace
 
-Kernel fused_kernel() { return {.op = "fused", .prepare = prepare_fused, .supports = {}, .native_bf16 = true}; }
+Kernel fused_kernel() { return {.op = "fused", .prepare = prepare_fused, .supports = {}, .takes_any_storage = true}; }
 
 }  // namespace megacpp::runtime::cpu

@@ -124,10 +124,10 @@ base::Decision only_four_bytes(const ops::NodeView& view) {
 }  // namespace
 
 Kernel transpose_kernel() { return {.op = "transpose", .prepare = prepare_transpose, .supports = only_four_bytes}; }
-Kernel slice_kernel() { return {.op = "slice", .prepare = prepare_slice, .supports = {}, .native_bf16 = true}; }
+Kernel slice_kernel() { return {.op = "slice", .prepare = prepare_slice, .supports = {}, .takes_any_storage = true}; }
 Kernel pad_kernel() { return {.op = "pad", .prepare = prepare_pad, .supports = only_four_bytes}; }
 Kernel concatenate_kernel() {
-  return {.op = "concatenate", .prepare = prepare_concatenate, .supports = {}, .native_bf16 = true};
+  return {.op = "concatenate", .prepare = prepare_concatenate, .supports = {}, .takes_any_storage = true};
 }
 Kernel iota_kernel() { return {.op = "iota", .prepare = prepare_iota}; }
 

@@ -44,7 +44,7 @@ Prepared prepare_shift(const ops::NodeView& view, int) {
 }  // namespace
 
 Kernel shift_runs_kernel() {
-  return {.op = "shift_runs", .prepare = prepare_shift, .supports = {}, .native_bf16 = true};
+  return {.op = "shift_runs", .prepare = prepare_shift, .supports = {}, .takes_any_storage = true};
 }
 
 }  // namespace megacpp::runtime::cpu

@@ -10,7 +10,7 @@ namespace megacpp::runtime::cuda {
 
 enum class Combine : uint32_t { copy, sum, max };
 
-// As ir::DType has them, but for copies, which do not look.
+// Numbers of ir::DTypeRecord::device_code, but for copies, which do not look.
 enum class CollectiveDType : uint32_t { f32, bf16, i32, pred };
 
 inline constexpr uint32_t kCollectiveThreads = 256;  // of a block

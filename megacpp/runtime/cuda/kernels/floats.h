@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "megacpp/base/error.h"
 #include "megacpp/ops/op_def.h"
 #include "megacpp/runtime/cuda/kernel.h"
 #include "megacpp/runtime/cuda/kernels/float_array.h"
@@ -26,7 +27,9 @@ struct Floats {
 };
 
 inline Floats floats_at(const ops::Types& types, size_t index) {
-  return {index, types[index].dtype == ir::DType::bf16};
+  const ir::DType dtype = types[index].dtype;
+  MEGACPP_CHECK(dtype == ir::DType::f32 || dtype == ir::DType::bf16) << "no kernels of " << ir::dtype_name(dtype);
+  return {index, dtype == ir::DType::bf16};
 }
 
 /// "f32" or "bf16" where all are, else "any".

@@ -97,21 +97,9 @@ Prepared prepare_slice(const ops::NodeView& view, Toolbox& toolbox) {
 
 // Sixteen bytes of the number as the dtype stores it.
 std::array<uint32_t, 4> fill_words(ir::DType dtype, double value) {
+  const auto bits = static_cast<uint32_t>(ir::bits_of(dtype, value));
   uint32_t word = 0;
-  switch (dtype) {
-    case ir::DType::f32:
-      word = std::bit_cast<uint32_t>(static_cast<float>(value));
-      break;
-    case ir::DType::bf16:
-      word = ir::f32_to_bf16(static_cast<float>(value)) * 0x10001U;
-      break;
-    case ir::DType::i32:
-      word = static_cast<uint32_t>(static_cast<int32_t>(value));
-      break;
-    case ir::DType::pred:
-      word = value != 0.0 ? 0x01010101U : 0U;
-      break;
-  }
+  for (int shift = 0; shift < 32; shift += ir::record(dtype).bits) word |= bits << shift;
   return {word, word, word, word};
 }
 
