@@ -50,7 +50,7 @@ Samples pointers_to(const std::vector<Sample>& samples) {
 std::vector<std::string> part_names(const Samples& samples) {
   std::set<std::string> names;
   for (const Sample* sample : samples)
-    for (const Part& part : sample->parts) names.insert(part.name);
+    for (const auto& [name, value] : sample->parts) names.insert(name);
   return {names.begin(), names.end()};
 }
 
@@ -59,9 +59,9 @@ std::vector<FitRow> fit_rows(const Samples& samples, const std::vector<std::stri
   std::vector<FitRow> rows;
   for (const Sample* sample : samples) {
     FitRow row = {.values = std::vector<double>(names.size(), 0), .target = 1};
-    for (const Part& part : sample->parts) {
-      const auto at = std::lower_bound(names.begin(), names.end(), part.name) - names.begin();
-      row.values[static_cast<size_t>(at)] += part.value / sample->measured;
+    for (const auto& [name, value] : sample->parts) {
+      const auto at = std::lower_bound(names.begin(), names.end(), name) - names.begin();
+      row.values[static_cast<size_t>(at)] += value / sample->measured;
     }
     rows.push_back(std::move(row));
   }
@@ -165,7 +165,7 @@ double Correction::factor_of(const std::string& part) const {
 
 double Correction::corrected(const std::vector<Part>& parts) const {
   double sum = 0;
-  for (const Part& part : parts) sum += part.value * factor_of(part.name);
+  for (const auto& [name, value] : parts) sum += value * factor_of(name);
   return sum;
 }
 

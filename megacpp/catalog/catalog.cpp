@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "megacpp/catalog/rows.h"
+#include "megacpp/catalog/fields.h"
+#include "megacpp/catalog/record_rows.h"
 #include "megacpp/catalog/schema.h"
 
 namespace megacpp::catalog {
@@ -28,26 +29,38 @@ std::optional<int64_t> find_id(const Database& database, const Signature& signat
   return row.bind(key_text(signature)).step() ? std::optional(row.integer(0)) : std::nullopt;
 }
 
-Statement rows_of(const Database& database, const char* table, const char* columns, int64_t signature) {
-  Statement rows = database.prepare(fmt::format("SELECT {} FROM {} WHERE signature = ? ORDER BY id", columns, table));
+template <typename T>
+void check_row(const Statement& /*row*/, const T& /*record*/) {}
+
+void check_row(const Statement& row, const Sample& sample) {
+  const auto is_sound = [](double value) { return std::isfinite(value) && value > 0; };
+  if (!is_sound(total(sample.parts))) refuse_row(row, "parts: no prediction");
+  if (!is_sound(sample.measured)) refuse_row(row, fmt::format("measured: {}", sample.measured));
+}
+
+template <typename T>
+T read_sound_row(const Statement& row, int first) {
+  T record = read_row<T>(row, first);
+  check_row(row, record);
+  return record;
+}
+
+/// All that is known of a signature in that table, oldest first.
+template <typename T>
+std::vector<T> rows_of(const Database& database, const char* table, int64_t signature) {
+  Statement rows =
+      database.prepare(fmt::format("SELECT {} FROM {} WHERE signature = ? ORDER BY id", columns_of<T>(), table));
   rows.bind(signature);
-  return rows;
+  return all_rows(std::move(rows), [](const Statement& row) { return read_sound_row<T>(row, 0); });
 }
 
 Entry read_entry(const Database& database, int64_t id, const Signature& signature) {
   Entry entry = {.id = id, .signature = signature};
-  entry.outcomes = all_rows(rows_of(database, "outcome", kOutcomeColumns, id), [&](const Statement& row) {
-    Outcome outcome = read_outcome(row, 0);
-    outcome.signature = signature;
-    return outcome;
-  });
-  entry.starts =
-      all_rows(rows_of(database, "start", kStartColumns, id), [](const Statement& row) { return read_start(row, 0); });
-  entry.samples = all_rows(rows_of(database, "sample", kSampleColumns, id), [&](const Statement& row) {
-    Sample sample = read_sample(row, 0);
-    sample.signature = signature;
-    return sample;
-  });
+  entry.outcomes = rows_of<Outcome>(database, "outcome", id);
+  entry.starts = rows_of<Start>(database, "start", id);
+  entry.samples = rows_of<Sample>(database, "sample", id);
+  for (Outcome& outcome : entry.outcomes) outcome.signature = signature;
+  for (Sample& sample : entry.samples) sample.signature = signature;
   return entry;
 }
 
@@ -56,9 +69,9 @@ std::optional<Entry> newest_of_subject(const Database& database, const Signature
   Statement row = database.prepare(fmt::format(
       "SELECT signature.id, {} FROM signature JOIN outcome ON outcome.signature = signature.id WHERE subject = ? "
       "ORDER BY outcome.id DESC LIMIT 1",
-      kSignatureColumns));
+      columns_of<Signature>("signature.")));
   if (!row.bind(subject_text(signature)).step()) return std::nullopt;
-  return Entry{.id = row.integer(0), .signature = read_signature(row, 1)};
+  return Entry{.id = row.integer(0), .signature = read_row<Signature>(row, 1)};
 }
 
 /// The newest start, unless the signature has run as requested since it was written.
@@ -66,8 +79,8 @@ std::optional<Start> start_of(const Database& database, int64_t signature) {
   Statement row = database.prepare(
       fmt::format("SELECT {} FROM start WHERE signature = ?1 AND after_outcome >= "
                   "(SELECT coalesce(max(id), 0) FROM outcome WHERE signature = ?1 AND fits) ORDER BY id DESC LIMIT 1",
-                  kStartColumns));
-  return row.bind(signature).step() ? std::optional(read_start(row, 0)) : std::nullopt;
+                  columns_of<Start>()));
+  return row.bind(signature).step() ? std::optional(read_row<Start>(row, 0)) : std::nullopt;
 }
 
 }  // namespace
@@ -95,36 +108,20 @@ MaybeCatalog Catalog::open_or_none(const std::filesystem::path& path, const Data
 
 int64_t Catalog::id_of(const Signature& signature) {
   if (const auto known = find_id(database_, signature)) return *known;
-  database_
-      .prepare(
-          "INSERT INTO signature (key, subject, code_version, platform, threads, processor, hardware, model, "
-          "model_hash, layout, features, shape) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-      .bind(key_text(signature), subject_text(signature), signature.build.code_version, signature.build.platform,
-            signature.build.threads, signature.build.processor, signature.hardware, signature.model,
-            signature.model_hash, signature.layout, signature.features, signature.shape)
-      .run();
+  insert_row(database_, "signature", "key, subject", signature, key_text(signature), subject_text(signature));
   return database_.last_id();
 }
 
 void Catalog::record(const Outcome& outcome) {
   Transaction transaction(database_);
-  database_
-      .prepare(fmt::format("INSERT INTO outcome (signature, {}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                           kOutcomeColumns))
-      .bind(id_of(outcome.signature), outcome.at, outcome.ending == Ending::fits, outcome.oom_class, outcome.phase,
-            outcome.rung, outcome.chip, outcome.predicted_bytes, outcome.measured_bytes, outcome.limit_bytes,
-            outcome.predicted_seconds, outcome.measured_seconds, outcome.note, report_text(outcome.report))
-      .run();
+  insert_row(database_, "outcome", "signature", outcome, id_of(outcome.signature));
   transaction.commit();
 }
 
 void Catalog::remember_start(const Signature& requested, const Start& start) {
   Transaction transaction(database_);
   const int64_t after = database_.integer("SELECT coalesce(max(id), 0) FROM outcome");
-  database_
-      .prepare(fmt::format("INSERT INTO start (signature, {}, after_outcome) VALUES (?, ?, ?, ?, ?, ?)", kStartColumns))
-      .bind(id_of(requested), start.at, start.rung, settings_text(start.settings), reasons_text(start.reasons), after)
-      .run();
+  insert_row(database_, "start", "signature, after_outcome", start, id_of(requested), after);
   transaction.commit();
 }
 
@@ -138,7 +135,7 @@ std::optional<Remembered> Catalog::remembered(const Signature& signature) const 
     remembered.other_build = other->signature.build;
   }
   for (Outcome& outcome : read_entry(database_, *id, signature).outcomes) {
-    (outcome.ending == Ending::fits ? remembered.fits : remembered.fails) += 1;
+    (outcome.fits ? remembered.fits : remembered.fails) += 1;
     if (outcome.measured_seconds) remembered.step_seconds = outcome.measured_seconds;
     remembered.last = std::move(outcome);
   }
@@ -150,9 +147,7 @@ void Catalog::record_calibration(const Sample& sample) {
   MEGACPP_CHECK(std::isfinite(sample.measured) && sample.measured > 0) << sample.quantity << " " << sample.measured;
   MEGACPP_CHECK(std::isfinite(total(sample.parts)) && total(sample.parts) > 0) << sample.quantity << ": no prediction";
   Transaction transaction(database_);
-  database_.prepare(fmt::format("INSERT INTO sample (signature, {}) VALUES (?, ?, ?, ?, ?, ?)", kSampleColumns))
-      .bind(id_of(sample.signature), sample.at, sample.lane, sample.quantity, parts_text(sample.parts), sample.measured)
-      .run();
+  insert_row(database_, "sample", "signature", sample, id_of(sample.signature));
   transaction.commit();
 }
 
@@ -165,11 +160,11 @@ std::vector<Sample> Catalog::samples(const std::string& lane, const std::string&
       "FROM candidate) "
       "SELECT {}, {} FROM sample JOIN signature ON signature.id = sample.signature WHERE sample.id IN "
       "(SELECT id FROM ordered WHERE place = 1 ORDER BY is_own DESC, id DESC LIMIT {}) ORDER BY sample.id",
-      kSignatureColumns, kSampleColumns, kMostSamples));
+      columns_of<Signature>("signature."), columns_of<Sample>("sample."), kMostSamples));
   rows.bind(own.code_version, own.platform, own.processor, lane, quantity);
   return all_rows(std::move(rows), [](const Statement& row) {
-    Sample sample = read_sample(row, kSignatureWidth);
-    sample.signature = read_signature(row, 0);
+    Sample sample = read_sound_row<Sample>(row, width_of<Signature>());
+    sample.signature = read_row<Signature>(row, 0);
     return sample;
   });
 }
@@ -184,18 +179,20 @@ std::vector<std::pair<std::string, std::string>> Catalog::measured_lanes() const
 }
 
 std::vector<Entry> Catalog::entries() const {
-  std::vector<Entry> found =
-      all_rows(database_.prepare(fmt::format("SELECT id, {} FROM signature ORDER BY id DESC", kSignatureColumns)),
-               [&](const Statement& row) { return read_entry(database_, row.integer(0), read_signature(row, 1)); });
+  std::vector<Entry> found = all_rows(
+      database_.prepare(
+          fmt::format("SELECT id, {} FROM signature ORDER BY id DESC", columns_of<Signature>("signature."))),
+      [&](const Statement& row) { return read_entry(database_, row.integer(0), read_row<Signature>(row, 1)); });
   std::stable_sort(found.begin(), found.end(),
                    [](const Entry& a, const Entry& b) { return last_written(a) > last_written(b); });
   return found;
 }
 
 std::optional<Entry> Catalog::entry(int64_t id) const {
-  Statement row = database_.prepare(fmt::format("SELECT {} FROM signature WHERE id = ?", kSignatureColumns));
+  Statement row =
+      database_.prepare(fmt::format("SELECT {} FROM signature WHERE id = ?", columns_of<Signature>("signature.")));
   if (!row.bind(id).step()) return std::nullopt;
-  return read_entry(database_, id, read_signature(row, 0));
+  return read_entry(database_, id, read_row<Signature>(row, 0));
 }
 
 Forgotten Catalog::forget_where(const std::string& condition) {

@@ -40,7 +40,7 @@ TEST_F(CatalogTest, AnUnknownSignatureIsNotRemembered) {
 }
 
 TEST_F(CatalogTest, WhatAnotherBuildLearntIsRememberedAsItsOwn) {
-  catalog_.record({.signature = launch("data=4", "0.1.0+aa"), .at = "t1", .ending = Ending::fails});
+  catalog_.record({.signature = launch("data=4", "0.1.0+aa"), .at = "t1", .fits = false});
   catalog_.record({.signature = launch("data=4", "0.1.0+bb"), .at = "t2"});
   const std::optional<Remembered> others = catalog_.remembered(launch("data=4", "0.1.0+cc"));
   ASSERT_TRUE(others && others->other_build);
@@ -55,7 +55,7 @@ TEST_F(CatalogTest, WhatAnotherBuildLearntIsRememberedAsItsOwn) {
 TEST_F(CatalogTest, AnOutcomeComesBackWhole) {
   const Outcome failure = {.signature = launch("data=2"),
                            .at = "2026-11-15T17:00:00Z",
-                           .ending = Ending::fails,
+                           .fits = false,
                            .oom_class = "compile",
                            .phase = "compile",
                            .rung = 2,
@@ -68,7 +68,7 @@ TEST_F(CatalogTest, AnOutcomeComesBackWhole) {
   const Outcome last = *Catalog::open(catalog_.path()).remembered(failure.signature)->last;
   EXPECT_EQ(last.signature, failure.signature);
   EXPECT_EQ(last.at, failure.at);
-  EXPECT_EQ(last.ending, Ending::fails);
+  EXPECT_FALSE(last.fits);
   EXPECT_EQ(last.oom_class, "compile");
   EXPECT_EQ(last.phase, "compile");
   EXPECT_EQ(last.rung, 2);
@@ -84,7 +84,7 @@ TEST_F(CatalogTest, AnOutcomeComesBackWhole) {
 TEST_F(CatalogTest, TheLastOutcomeAndHowOftenEachCame) {
   const Signature requested = launch("data=2");
   catalog_.record({.signature = requested, .at = "1", .measured_seconds = 0.5});
-  catalog_.record({.signature = requested, .at = "2", .ending = Ending::fails});
+  catalog_.record({.signature = requested, .at = "2", .fits = false});
   catalog_.record({.signature = requested, .at = "3"});
   const Remembered remembered = *catalog_.remembered(requested);
   EXPECT_EQ(remembered.last->at, "3");
@@ -97,11 +97,11 @@ TEST_F(CatalogTest, TheLastOutcomeAndHowOftenEachCame) {
 TEST_F(CatalogTest, AClockThatGoesBackwardsChangesNothing) {
   const Signature requested = launch("data=2");
   catalog_.record({.signature = requested, .at = "2026-11-16T12:00:00Z"});
-  catalog_.record({.signature = requested, .at = "2026-11-16T11:00:00Z", .ending = Ending::fails});
+  catalog_.record({.signature = requested, .at = "2026-11-16T11:00:00Z", .fits = false});
   catalog_.remember_start(requested, {.at = "2026-11-16T10:00:00Z", .rung = 2});
   catalog_.remember_start(requested, {.at = "2026-11-16T09:00:00Z", .rung = 3});
   const Remembered remembered = *catalog_.remembered(requested);
-  EXPECT_EQ(remembered.last->ending, Ending::fails);
+  EXPECT_FALSE(remembered.last->fits);
   EXPECT_EQ(remembered.fits, 1);
   ASSERT_TRUE(remembered.start);
   EXPECT_EQ(remembered.start->rung, 3);
@@ -116,7 +116,7 @@ TEST_F(CatalogTest, AClockThatGoesBackwardsChangesNothing) {
 
 TEST_F(CatalogTest, TheSecondLaunchStartsWhereTheFirstEnded) {
   const Signature requested = launch("data=2");
-  catalog_.record({.signature = requested, .at = "1", .ending = Ending::fails});
+  catalog_.record({.signature = requested, .at = "1", .fits = false});
   catalog_.record({.signature = launch("data=2 smaller"), .at = "2", .rung = 1});
   const Start start = {.at = "2",
                        .rung = 1,
@@ -129,12 +129,12 @@ TEST_F(CatalogTest, TheSecondLaunchStartsWhereTheFirstEnded) {
   EXPECT_EQ(remembered.start->rung, 1);
   EXPECT_EQ(remembered.start->settings, start.settings);
   EXPECT_EQ(remembered.start->reasons, start.reasons);
-  EXPECT_EQ(remembered.last->ending, Ending::fails);
+  EXPECT_FALSE(remembered.last->fits);
   EXPECT_FALSE(catalog_.remembered(launch("data=2 smaller"))->start);
 
   catalog_.remember_start(requested, {.at = "3", .rung = 4});
   EXPECT_EQ(catalog_.remembered(requested)->start->rung, 4);
-  catalog_.record({.signature = requested, .at = "4", .ending = Ending::fails});
+  catalog_.record({.signature = requested, .at = "4", .fits = false});
   EXPECT_TRUE(catalog_.remembered(requested)->start);
   catalog_.record({.signature = requested, .at = "5"});
   EXPECT_FALSE(catalog_.remembered(requested)->start) << "it runs as requested, nothing else is needed";
@@ -162,8 +162,8 @@ TEST_F(CatalogTest, SamplesAreTheNewestOfEachSubject) {
   EXPECT_EQ(samples[0].signature, launch("b"));
   EXPECT_EQ(samples[1].signature, launch("a", "0.2.0"));
   EXPECT_EQ(samples[1].measured, 13);
-  EXPECT_EQ(samples[1].parts[0].name, "weights");
-  EXPECT_EQ(samples[1].parts[0].value, 10);
+  EXPECT_EQ(samples[1].parts[0].first, "weights");
+  EXPECT_EQ(samples[1].parts[0].second, 10);
 }
 
 TEST_F(CatalogTest, TheOwnSampleOfASubjectComesBeforeANewerOneOfAnotherBuild) {
@@ -229,10 +229,10 @@ TEST_F(CatalogTest, ARowThatCannotBeOursNamesTheFile) {
   };
   for (const auto& [damage, got] :
        {Row{"start SET settings = '{\"train.batch\":'", "a damaged row: settings, byte 15: the end of the text"},
-        Row{"start SET settings = '[]'", "a damaged row: settings: a list"},
+        Row{"start SET settings = '[]'", "a damaged row: settings that is not an object"},
         Row{"start SET reasons = ''", "a damaged row: reasons, byte 0: the end of the text"},
         Row{"sample SET parts = '{}'", "a damaged row: parts: no prediction"},
-        Row{"sample SET parts = '{\"weights\":\"many\"}'", "a damaged row: parts: no prediction"},
+        Row{"sample SET parts = '{\"weights\":\"many\"}'", "a damaged row: parts.weights that is not a number"},
         Row{"sample SET measured = 0", "a damaged row: measured: 0"}}) {
     const testing_support::TemporaryFolder folder;
     const std::filesystem::path copy = folder / "copy.sqlite";

@@ -119,19 +119,19 @@ void Statement::check(int result) const {
   fail(sqlite3_db_handle(statement_.get()), result, file());
 }
 
-void Statement::bind_one(int index, int64_t value) { check(sqlite3_bind_int64(statement_.get(), index, value)); }
+void Statement::bind_at(int index, int64_t value) { check(sqlite3_bind_int64(statement_.get(), index, value)); }
 
-void Statement::bind_one(int index, double value) {
-  if (!std::isfinite(value)) return bind_one(index, std::nullopt);
+void Statement::bind_at(int index, double value) {
+  if (!std::isfinite(value)) return bind_at(index, std::nullopt);
   check(sqlite3_bind_double(statement_.get(), index, value));
 }
 
-void Statement::bind_one(int index, std::string_view value) {
+void Statement::bind_at(int index, std::string_view value) {
   check(sqlite3_bind_text64(statement_.get(), index, value.data() == nullptr ? "" : value.data(), value.size(),
                             SQLITE_TRANSIENT, SQLITE_UTF8));
 }
 
-void Statement::bind_one(int index, std::nullopt_t) { check(sqlite3_bind_null(statement_.get(), index)); }
+void Statement::bind_at(int index, std::nullopt_t) { check(sqlite3_bind_null(statement_.get(), index)); }
 
 bool Statement::step() {
   const int result = sqlite3_step(statement_.get());
@@ -188,17 +188,6 @@ Database Database::in_memory() {
   database.database_.reset(opened);
   if (result != SQLITE_OK) fail(opened, result, "");
   return database;
-}
-
-Database Database::copy_in_memory() const {
-  Database copy = in_memory();
-  sqlite3* to = copy.database_.get();
-  sqlite3_backup* backup = sqlite3_backup_init(to, "main", database_.get(), "main");
-  if (backup == nullptr) fail(to, sqlite3_extended_errcode(to), file_of(database_.get()));
-  sqlite3_backup_step(backup, -1);  // a failure is said by the end
-  const int result = sqlite3_backup_finish(backup);
-  if (result != SQLITE_OK) fail(to, result, file_of(database_.get()));
-  return copy;
 }
 
 std::array<unsigned char, Database::kHeaderSize> Database::header() const {

@@ -30,8 +30,18 @@ class Statement {
   template <typename... Values>
   Statement& bind(const Values&... values) {
     int index = 0;
-    (bind_one(++index, values), ...);
+    (bind_at(++index, values), ...);
     return *this;
+  }
+  // One question mark, from 1.
+  void bind_at(int index, int64_t value);
+  void bind_at(int index, double value);
+  void bind_at(int index, std::string_view value);
+  void bind_at(int index, std::nullopt_t);
+  void bind_at(int index, std::integral auto value) { bind_at(index, static_cast<int64_t>(value)); }
+  template <typename T>
+  void bind_at(int index, const std::optional<T>& value) {
+    value ? bind_at(index, *value) : bind_at(index, std::nullopt);
   }
 
   /// Goes to the next row; false when there is none.
@@ -55,15 +65,6 @@ class Statement {
   };
   explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
 
-  void bind_one(int index, int64_t value);
-  void bind_one(int index, double value);
-  void bind_one(int index, std::string_view value);
-  void bind_one(int index, std::nullopt_t);
-  void bind_one(int index, std::integral auto value) { bind_one(index, static_cast<int64_t>(value)); }
-  template <typename T>
-  void bind_one(int index, const std::optional<T>& value) {
-    value ? bind_one(index, *value) : bind_one(index, std::nullopt);
-  }
   void check(int result) const;
 
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
@@ -85,8 +86,6 @@ class Database {
   Database(const std::filesystem::path& path, const Options& options);
   /// An empty one that no file holds.
   static Database in_memory();
-  /// The whole content in a database that no file holds.
-  Database copy_in_memory() const;
 
   /// The first bytes of the file as they are on disk, with no lock and no recovery; as many zeros as it is shorter.
   static constexpr size_t kHeaderSize = 100;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/catalog/oom_report.h"
 
-#include "megacpp/base/json_record.h"
+#include "megacpp/base/record_from_json.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/catalog/oom_report_fields.h"
 
 namespace megacpp::catalog {
@@ -10,7 +11,7 @@ base::Json to_json(const OomReport& report) { return base::record_json(report); 
 
 OomReport oom_report_of(const base::Json& json) {
   OomReport report;
-  base::read_record(json, report, "", [](const std::string&, std::string_view) {});
+  base::read_record(json, report, "", {});
   return report;
 }
 

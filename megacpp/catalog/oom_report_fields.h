@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of memory that ran out, as JSON has them: base/json_record.h writes and reads them. For .cpp files.
+// The members of memory that ran out, as JSON has them (base/record.h). For .cpp files.
 #pragma once
 
-#include <concepts>
-#include <type_traits>
-
+#include "megacpp/base/record.h"
 #include "megacpp/catalog/oom_report.h"
 
 namespace megacpp::catalog {
 
-template <typename Visit, typename Self>
-requires std::same_as<std::remove_const_t<Self>, OomSubject>
+template <typename Visit, base::Is<OomSubject> Self>
 void visit_fields(const Visit& visit, Self& subject) {
   visit("model", subject.model);
   visit("pattern", subject.pattern);
@@ -26,16 +23,14 @@ void visit_fields(const Visit& visit, Self& subject) {
   visit("backend", subject.backend);
 }
 
-template <typename Visit, typename Self>
-requires std::same_as<std::remove_const_t<Self>, OomBytes>
+template <typename Visit, base::Is<OomBytes> Self>
 void visit_fields(const Visit& visit, Self& bytes) {
   visit("what", bytes.what);
   visit("scope", bytes.scope);
   visit("bytes", bytes.bytes);
 }
 
-template <typename Visit, typename Self>
-requires std::same_as<std::remove_const_t<Self>, Reduction>
+template <typename Visit, base::Is<Reduction> Self>
 void visit_fields(const Visit& visit, Self& reduction) {
   visit("rung", reduction.rung, "from 1, in the order of the recipe's ladder");
   visit("name", reduction.name, "of the rung");
@@ -46,8 +41,7 @@ void visit_fields(const Visit& visit, Self& reduction) {
   visit("limit_bytes", reduction.limit_bytes, "that the chip may use");
 }
 
-template <typename Visit, typename Self>
-requires std::same_as<std::remove_const_t<Self>, OomReport>
+template <typename Visit, base::Is<OomReport> Self>
 void visit_fields(const Visit& visit, Self& report) {
   visit("code", report.code);
   visit("class", report.oom_class);

@@ -50,7 +50,7 @@ TEST(OomReportTest, TheCatalogGivesTheWholeReportBack) {
   const testing_support::TemporaryFolder folder;
   {
     Catalog catalog = Catalog::open(folder / "c.sqlite");
-    catalog.record({.signature = {.model = "tiny"}, .ending = Ending::fails, .report = whole_report()});
+    catalog.record({.signature = {.model = "tiny"}, .fits = false, .report = whole_report()});
     catalog.record({.signature = {.model = "tiny"}});
   }
   const Catalog catalog = Catalog::open(folder / "c.sqlite", {.access = Access::read});

@@ -33,7 +33,7 @@ bool is_same_machine(const Remembered& known, const Build& own) {
 
 Ranked of_known(size_t index, const Remembered& known, const Build& own, std::optional<double> predicted) {
   const Outcome& last = *known.last;
-  if (last.ending == Ending::fails)
+  if (!last.fits)
     return {.candidate = index, .standing = Standing::failed, .seconds = {}, .reason = failure_text(known)};
   const std::optional<double> measured = is_same_machine(known, own) ? known.step_seconds : std::nullopt;
   return {.candidate = index,
@@ -64,7 +64,7 @@ Ranked of_unknown(size_t index, const Candidate& candidate, std::optional<double
 
 /// A failure of another build is judged by estimate again.
 bool is_trusted(const std::optional<Remembered>& known) {
-  return known && known->last && !(known->other_build && known->last->ending == Ending::fails);
+  return known && known->last && !(known->other_build && !known->last->fits);
 }
 
 /// Having run says nothing about how fast something is: what ran is not better than what might be faster.

@@ -37,7 +37,7 @@ TEST_F(RankTest, WithoutMemoryThePredictionDecides) {
 TEST_F(RankTest, AnotherBuildsFailureIsJudgedByEstimateAgain) {
   Signature other = layout("failed there");
   other.build.code_version = "0.0.9";
-  catalog_.record({.signature = other, .at = "t1", .ending = Ending::fails});
+  catalog_.record({.signature = other, .at = "t1", .fits = false});
   other = layout("ran there");
   other.build.code_version = "0.0.9";
   catalog_.record({.signature = other, .at = "t2", .measured_seconds = 3});
@@ -63,7 +63,7 @@ TEST_F(RankTest, MeasuredAndPredictedTimesDecideTogetherAndWhatFailedIsLast) {
   catalog_.record({.signature = layout("ran"), .at = "t2", .measured_seconds = 5});
   catalog_.record({.signature = layout("failed"),
                    .at = "t3",
-                   .ending = Ending::fails,
+                   .fits = false,
                    .oom_class = "runtime",
                    .phase = "run step 2",
                    .chip = "chip 3"});
@@ -111,7 +111,7 @@ TEST_F(RankTest, WhatRanIsComparedWithCorrectedPredictions) {
 
 TEST_F(RankTest, TheNewestOutcomeCounts) {
   catalog_.record({.signature = layout("a"), .at = "1", .measured_seconds = 1});
-  catalog_.record({.signature = layout("a"), .at = "2", .ending = Ending::fails});
+  catalog_.record({.signature = layout("a"), .at = "2", .fits = false});
   EXPECT_EQ(order({candidate("a", 1), candidate("b", 2)}), (Names{"b", "a"}));
 }
 

@@ -3,11 +3,9 @@
 
 namespace megacpp::catalog {
 
-std::string_view ending_name(Ending ending) { return ending == Ending::fits ? "fits" : "fails"; }
-
 double total(const std::vector<Part>& parts) {
   double sum = 0;
-  for (const Part& part : parts) sum += part.value;
+  for (const auto& [name, value] : parts) sum += value;
   return sum;
 }
 

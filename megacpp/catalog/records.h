@@ -14,14 +14,11 @@
 
 namespace megacpp::catalog {
 
-enum class Ending { fits, fails };
-std::string_view ending_name(Ending ending);  // "fits", "fails"
-
 /// How one launch, or one rung of a launch, ended. What was not predicted or measured is absent.
 struct Outcome {
   Signature signature = {};  // of what was tried, with the rung's changes in it
   std::string at = {};       // UTC: "2026-11-15T17:03:21Z"
-  Ending ending = Ending::fits;
+  bool fits = true;
   std::string oom_class = {};                    // of a failure: "compile", "load", "runtime", "host"
   std::string phase = {};                        // "compile", "load", "run step 3"
   int64_t rung = 0;                              // of the ladder; 0: as requested
@@ -32,7 +29,9 @@ struct Outcome {
   std::optional<double> predicted_seconds = {};  // of a step
   std::optional<double> measured_seconds = {};   //
   std::string note = {};
-  std::optional<OomReport> report = {};  // of a failure; absent in rows of version 1
+  std::optional<OomReport> report = {};  // of a failure
+
+  std::string_view ending() const { return fits ? "fits" : "fails"; }
 };
 
 using Setting = std::pair<std::string, std::string>;  // recipe key, value
@@ -56,11 +55,7 @@ struct Remembered {
   std::optional<Start> start = {};
 };
 
-/// A named share of a prediction: {"weights", 1.5e9}.
-struct Part {
-  std::string name = {};
-  double value = 0;
-};
+using Part = std::pair<std::string, double>;  // a named share of a prediction: {"weights", 1.5e9}
 double total(const std::vector<Part>& parts);
 
 /// One prediction in its parts, and the number that was measured.

@@ -8,96 +8,43 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
+#include "megacpp/catalog/fields.h"
 #include "megacpp/catalog/location.h"
-#include "megacpp/catalog/rewrite_signatures.h"
+#include "megacpp/catalog/record_rows.h"
 
 namespace megacpp::catalog {
 namespace {
 
-struct Step {
-  const char* tables;
-  void (*rewrite)(const Database&) = nullptr;  // rows, once the tables are those of today
-};
+/// A table of rows of a record about a signature, and what a row has beside these.
+template <base::Record T>
+std::string table_about_signature(const char* name, const char* more = "") {
+  return fmt::format(R"(
+CREATE TABLE {0} (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  signature INTEGER NOT NULL REFERENCES signature (id) ON DELETE CASCADE,{2}
+  {1}
+);
+CREATE INDEX {0}_signature ON {0} (signature);
+)",
+                     name, typed_columns_of<T>(), more);
+}
 
-/// Step n brings version n to n + 1. A step that was released never changes; a new version is a new step.
-constexpr Step kSteps[] = {
-    {.tables = R"(
+/// Key and subject are hashes of the other columns, the subject of those without the build.
+std::string tables() {
+  return fmt::format(R"(
 CREATE TABLE signature (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   key TEXT NOT NULL UNIQUE,
-  subject TEXT NOT NULL,       -- key without the code version
-  code_version TEXT NOT NULL,
-  hardware TEXT NOT NULL,
-  model TEXT NOT NULL,
-  model_hash TEXT NOT NULL,
-  layout TEXT NOT NULL,
-  features TEXT NOT NULL,
-  shape TEXT NOT NULL
+  subject TEXT NOT NULL,
+  {}
 );
-CREATE TABLE outcome (         -- one launch, or one rung of a launch
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
-  signature INTEGER NOT NULL REFERENCES signature (id) ON DELETE CASCADE,
-  at TEXT NOT NULL,            -- UTC
-  fits INTEGER NOT NULL,
-  oom_class TEXT NOT NULL,
-  stage TEXT NOT NULL,
-  rung INTEGER NOT NULL,
-  chip TEXT NOT NULL,
-  predicted_bytes INTEGER,
-  measured_bytes INTEGER,
-  limit_bytes INTEGER,
-  predicted_seconds REAL,      -- of a step
-  measured_seconds REAL,
-  note TEXT NOT NULL
-);
-CREATE INDEX outcome_signature ON outcome (signature);
-CREATE TABLE start (           -- settings that worked for a launch that asked for the signature
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
-  signature INTEGER NOT NULL REFERENCES signature (id) ON DELETE CASCADE,
-  at TEXT NOT NULL,
-  rung INTEGER NOT NULL,
-  settings TEXT NOT NULL,      -- JSON: {"train.batch": "2"}
-  reasons TEXT NOT NULL,       -- JSON: ["..."]
-  after_outcome INTEGER NOT NULL
-);
-CREATE INDEX start_signature ON start (signature);
-CREATE TABLE sample (          -- predicted parts against one measured number
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
-  signature INTEGER NOT NULL REFERENCES signature (id) ON DELETE CASCADE,
-  at TEXT NOT NULL,
-  lane TEXT NOT NULL,
-  quantity TEXT NOT NULL,
-  parts TEXT NOT NULL,         -- JSON: {"weights": 1.5e9}
-  measured REAL NOT NULL
-);
-CREATE INDEX sample_signature ON sample (signature);
-CREATE INDEX sample_lane ON sample (lane, quantity);
-)"},
-    {.tables = R"(
-ALTER TABLE signature ADD COLUMN platform TEXT NOT NULL DEFAULT '';  -- plugin and driver; empty: the build's own backend
-ALTER TABLE outcome ADD COLUMN report TEXT NOT NULL DEFAULT '';      -- JSON of an out-of-memory report, or empty
 CREATE INDEX signature_subject ON signature (subject);
 )",
-     .rewrite = rewrite_signatures},
-    {.tables = R"(
-ALTER TABLE signature ADD COLUMN threads INTEGER NOT NULL DEFAULT 0;   -- of a virtual chip; 0: real ones, or not noted
-ALTER TABLE signature ADD COLUMN processor TEXT NOT NULL DEFAULT '';   -- of the machine of virtual chips, or empty
-)"},
-    // The lane of a backend with several placements names the one: that of the signature, or the default.
-    {.tables = R"(
-UPDATE sample SET lane = lane || CASE
-    WHEN EXISTS (SELECT 1 FROM signature WHERE signature.id = sample.signature
-                 AND ' ' || features || ' ' LIKE '% placement=xla %') THEN ' placement=xla'
-    ELSE ' placement=megacpp' END
-  WHERE lane LIKE 'xla %';
-)"},
-    // A stage is one of a pipeline; what a launch was doing is its phase, in the column and in reports.
-    {.tables = R"(
-ALTER TABLE outcome RENAME COLUMN stage TO phase;
-UPDATE outcome SET report = replace(report, '"stage":', '"phase":');
-)"},
-};
-static_assert(std::size(kSteps) == kSchemaVersion);
+                     typed_columns_of<Signature>()) +
+         table_about_signature<Outcome>("outcome") +
+         table_about_signature<Start>("start", " after_outcome INTEGER NOT NULL,") +
+         table_about_signature<Sample>("sample") + "CREATE INDEX sample_lane ON sample (lane, quantity);";
+}
 
 // Of SQLite's file header, big-endian.
 constexpr size_t kFormatAt = 44, kVersionAt = 60, kApplicationAt = 68;
@@ -118,14 +65,18 @@ void check_kind(const std::filesystem::path& path) {
   if (known && !std::filesystem::is_regular_file(path, ignored)) refuse(path, "a folder or a device");
 }
 
-/// Leaves the versions from 0, whose tables are still to be made, to the one this program knows.
+/// Version 0 is of files whose tables are still to be made.
 void check_version(const std::filesystem::path& path, int64_t version) {
   if (version < 0) refuse(path, fmt::format("a damaged file: schema version {}", version));
-  MEGACPP_REQUIRE(version <= kSchemaVersion, E1702,
+  const bool is_newer = version > kSchemaVersion;
+  MEGACPP_REQUIRE(version == 0 || version == kSchemaVersion, E1702,
                   {.where = path.string(),
                    .got = fmt::format("schema version {}", version),
-                   .wanted = fmt::format("at most {}, which this program knows", kSchemaVersion),
-                   .next = "use the newer megacpp, or name another file with --catalog or MEGACPP_CATALOG"});
+                   .wanted = fmt::format("{}, the one this program knows", kSchemaVersion),
+                   .next = std::string(is_newer ? "use the newer megacpp"
+                                                : "move it away, which makes room for a new one; the megacpp that "
+                                                  "wrote it still reads it") +
+                           ", or name another file with --catalog or MEGACPP_CATALOG"});
 }
 
 /// Judged from the bytes on disk, before SQLite may recover, lock or create anything around a file that is not ours.
@@ -141,7 +92,7 @@ void check_header(const Database& database, const std::filesystem::path& path) {
 }
 
 /// "outcome.fits" for every column of every table.
-std::set<std::string> columns_of(const Database& database) {
+std::set<std::string> present_columns(const Database& database) {
   Statement rows = database.prepare(
       "SELECT tables.name || '.' || columns.name FROM sqlite_master AS tables, pragma_table_info(tables.name) AS "
       "columns "
@@ -151,32 +102,29 @@ std::set<std::string> columns_of(const Database& database) {
   return names;
 }
 
-/// What the steps up to `version` make, which every file of that version has.
-std::set<std::string> columns_of_version(int64_t version) {
+std::set<std::string> known_columns() {
   const Database database = Database::in_memory();
-  for (int64_t step = 0; step < version; ++step) database.execute(kSteps[step].tables);
-  return columns_of(database);
+  database.execute(tables());
+  return present_columns(database);
 }
 
-void check_content(const Database& database, const std::filesystem::path& path, int64_t version) {
+void check_content(const Database& database, const std::filesystem::path& path) {
   const std::string finding = database.text("PRAGMA quick_check(1)");
   if (finding != "ok") refuse(path, "a damaged file: " + finding);
-  const std::set<std::string> present = columns_of(database);
-  for (const std::string& column : columns_of_version(version))
+  const std::set<std::string> present = present_columns(database);
+  for (const std::string& column : known_columns())
     if (!present.contains(column)) refuse(path, "a damaged file: it has no column " + column);
 }
 
 /// Several processes may come here at once: the first one does the work, the others find it done.
-void bring_up_to_date(const Database& database, const std::filesystem::path& path) {
+void make_tables(const Database& database, const std::filesystem::path& path) {
   if (database.integer("PRAGMA user_version") == kSchemaVersion) return;
   Transaction transaction(database);
   const int64_t version = database.integer("PRAGMA user_version");
   check_version(path, version);
-  if (version == 0 && !columns_of(database).empty()) refuse(path, "a damaged file: tables, but no schema version");
-  // All tables first: rows are read and written as today's records, which have today's columns.
-  for (int64_t step = version; step < kSchemaVersion; ++step) database.execute(kSteps[step].tables);
-  for (int64_t step = version; step < kSchemaVersion; ++step)
-    if (kSteps[step].rewrite != nullptr) kSteps[step].rewrite(database);
+  if (version == kSchemaVersion) return;
+  if (!present_columns(database).empty()) refuse(path, "a damaged file: tables, but no schema version");
+  database.execute(tables());
   database.execute(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, kSchemaVersion));
   transaction.commit();
 }
@@ -202,17 +150,17 @@ Database open_for_writing(const std::filesystem::path& path, const Database::Opt
                    .got = "a file that may only be read",
                    .wanted = "a file that may be written",
                    .next = "allow writing, or name another file with --catalog or MEGACPP_CATALOG"});
-  bring_up_to_date(database, path);
-  check_content(database, path, kSchemaVersion);
+  make_tables(database, path);
+  check_content(database, path);
   choose_journal(database, path);
   database.execute("PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL");
   return database;
 }
 
-Database up_to_date_copy(Database copy, const std::filesystem::path& path) {
-  bring_up_to_date(copy, path);
-  copy.execute("PRAGMA query_only = ON");
-  return copy;
+Database empty_catalog() {
+  Database database = Database::in_memory();
+  database.execute(tables() + fmt::format("PRAGMA user_version = {}; PRAGMA query_only = ON", kSchemaVersion));
+  return database;
 }
 
 /// A file without tables is what a process leaves that was killed while it made the catalog: nothing is known yet.
@@ -220,12 +168,16 @@ Database open_for_reading(const std::filesystem::path& path, const Database::Opt
   check_kind(path);
   Database database(path, options);
   check_header(database, path);
-  if (database.size() == 0) return up_to_date_copy(Database::in_memory(), path);
+  if (database.size() == 0) return empty_catalog();
   database.execute("PRAGMA query_only = ON");
   const int64_t version = database.integer("PRAGMA user_version");
   check_version(path, version);
-  check_content(database, path, version);
-  return version == kSchemaVersion ? std::move(database) : up_to_date_copy(database.copy_in_memory(), path);
+  if (version == 0) {
+    if (!present_columns(database).empty()) refuse(path, "a damaged file: tables, but no schema version");
+    return empty_catalog();
+  }
+  check_content(database, path);
+  return database;
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ using testing_support::TemporaryFolder;
 constexpr Database::Options kRead = {.access = Access::read};
 
 const Signature kRecorded = {.model = "tiny"};
-const std::string kNewer = "PRAGMA user_version = " + std::to_string(kSchemaVersion + 1);
+std::string of_version(int64_t version) { return "PRAGMA user_version = " + std::to_string(version); }
+const std::string kNewer = of_version(kSchemaVersion + 1);
 
 fs::path with_one_outcome(const TemporaryFolder& folder) {
   Catalog::open(folder / "c.sqlite").record({.signature = kRecorded, .at = "2026-11-15T17:00:00Z"});
@@ -99,13 +100,18 @@ TEST(SchemaTest, DatabasesOfOtherProgramsAreRefusedUntouched) {
   expect_refused(folder / "other.sqlite", base::Code::E1701);
 }
 
-TEST(SchemaTest, ANewerCatalogIsRefusedUntouched) {
+TEST(SchemaTest, ACatalogOfAnotherVersionIsRefusedUntouched) {
   const TemporaryFolder folder;
   const fs::path file = with_one_outcome(folder);
-  Database(file, {}).execute(kNewer);
-  expect_refused(file, base::Code::E1702);
-  const base::Problem problem = problem_of(base::Code::E1702, [&] { Catalog::open(file); });
-  EXPECT_EQ(problem.got, "schema version " + std::to_string(kSchemaVersion + 1));
+  for (const int64_t version : {int64_t{1}, kSchemaVersion - 1, kSchemaVersion + 1}) {
+    Database(file, {}).execute(of_version(version));
+    expect_refused(file, base::Code::E1702);
+    const base::Problem problem = problem_of(base::Code::E1702, [&] { Catalog::open(file); });
+    EXPECT_EQ(problem.got, "schema version " + std::to_string(version));
+    EXPECT_TRUE(problem.next.starts_with(version > kSchemaVersion ? "use the newer megacpp" : "move it away"));
+  }
+  Database(file, {}).execute(of_version(kSchemaVersion));
+  EXPECT_EQ(Catalog::open(file).entries().size(), 1U) << "nothing was lost meanwhile";
 }
 
 // The newer version may still be in the log of a process that has the file open.
@@ -180,6 +186,19 @@ TEST(SchemaTest, ACatalogThatLostATableOrAColumnIsRefusedUntouched) {
     const base::Problem problem = problem_of(base::Code::E1701, [&] { Catalog::open(file); });
     EXPECT_EQ(problem.got, "a damaged file: it has no column " + named);
   }
+}
+
+// Of files that grew by columns these stand last.
+TEST(SchemaTest, ColumnsMayStandInAnyOrder) {
+  const TemporaryFolder folder;
+  const fs::path file = with_one_outcome(folder);
+  Database(file, {}).execute(
+      "ALTER TABLE signature DROP COLUMN hardware; ALTER TABLE signature ADD COLUMN hardware TEXT NOT NULL DEFAULT '';"
+      "ALTER TABLE outcome DROP COLUMN rung; ALTER TABLE outcome ADD COLUMN rung INTEGER NOT NULL DEFAULT 3");
+  const Entry entry = Catalog::open(file).entries().at(0);
+  EXPECT_EQ(entry.signature, kRecorded);
+  EXPECT_EQ(entry.outcomes.at(0).at, "2026-11-15T17:00:00Z");
+  EXPECT_EQ(entry.outcomes.at(0).rung, 3);
 }
 
 // People may look at their file in their own ways.

@@ -6,14 +6,76 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/hash.h"
 #include "megacpp/base/json.h"
-#include "megacpp/base/word_list.h"
+#include "megacpp/base/record_from_json.h"
+#include "megacpp/base/record_to_json.h"
 
 namespace megacpp::checkpoint {
+// As the file has them.
+
+struct HashText {
+  uint64_t hash;
+};
+std::string text_of(const HashText& text) { return base::hash_text(text.hash); }
+bool read_text(std::string_view digits, HashText& text) {
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), text.hash, 16);
+  return error == std::errc() && end == digits.data() + digits.size() && digits.size() == 16;
+}
+
+struct DTypeText {
+  ir::DType dtype;
+};
+std::string text_of(const DTypeText& text) { return std::string(ir::dtype_name(text.dtype)); }
+bool read_text(std::string_view name, DTypeText& text) {
+  const std::optional<ir::DType> known = ir::parse_dtype(name);
+  text.dtype = known.value_or(text.dtype);
+  return known && !ir::record(*known).safetensors.empty();
+}
+
+enum class SavedRole : uint8_t { weight, optimizer };
+constexpr auto words_of(SavedRole /*role*/) {
+  return std::to_array<base::Word<SavedRole>>({{SavedRole::weight, "weight"}, {SavedRole::optimizer, "optimizer"}});
+}
+
+template <typename Visit, base::Is<Piece> Self>
+void visit_fields(const Visit& visit, Self& piece) {
+  visit("file", piece.file);
+  visit("offset", piece.box.offset);
+  visit("shape", piece.box.shape);
+  HashText hash{piece.hash};
+  visit("xxh64", hash);
+  if constexpr (!std::is_const_v<Self>) piece.hash = hash.hash;
+}
+
+template <typename Visit, base::Is<SavedTensor> Self>
+void visit_fields(const Visit& visit, Self& tensor) {
+  DTypeText dtype{tensor.whole.dtype};
+  SavedRole role = tensor.is_weight ? SavedRole::weight : SavedRole::optimizer;
+  visit("dtype", dtype);
+  visit("shape", tensor.whole.shape);
+  visit("role", role);
+  visit("pieces", tensor.pieces);
+  if constexpr (!std::is_const_v<Self>) {
+    tensor.whole.dtype = dtype.dtype;
+    tensor.is_weight = role == SavedRole::weight;
+  }
+}
+
+template <typename Visit, base::Is<Manifest> Self>
+void visit_fields(const Visit& visit, Self& manifest) {
+  visit("step", manifest.position.step);
+  visit("samples_consumed", manifest.position.samples_consumed);
+  visit("seed", manifest.position.seed);
+  visit("optimizer", manifest.optimizer);
+  visit("code_version", manifest.code_version);
+  visit("model", manifest.model);
+  visit("files", manifest.files, "bytes by name");
+  visit("tensors", manifest.tensors);
+}
+
 namespace {
 
 using base::Json;
@@ -28,58 +90,23 @@ constexpr int kIndent = 1;
                                   .next = "resume from an older checkpoint of the run, or copy this one again"});
 }
 
-/// Typed members of one object of the manifest.
-struct ManifestReader {
-  const Json& object;
-  std::string where;
-
-  const Json& member(std::string_view key) const {
-    const Json* value = base::find_member(object, key);
-    if (value == nullptr) refuse_manifest(where, fmt::format("no member '{}'", key), "a whole manifest");
-    return *value;
-  }
-  std::string text(std::string_view key) const {
-    const std::string* value = base::as_text(member(key));
-    if (value == nullptr) refuse_manifest(where, fmt::format("'{}' that is no text", key), "a text");
-    return *value;
-  }
-  int64_t count(std::string_view key) const { return count_of(member(key), key); }
-  ir::Shape shape(std::string_view key) const {
-    const Json& list = member(key);
-    if (!list.is_array()) refuse_manifest(where, fmt::format("'{}' that is no list", key), "a list of sizes");
-    ir::Shape sizes;
-    for (const Json& item : list) sizes.push_back(count_of(item, key));
-    return sizes;
-  }
-  const Json& members(std::string_view key) const {
-    const Json& value = member(key);
-    if (!value.is_object()) refuse_manifest(where, fmt::format("'{}' that is no object", key), "an object");
-    return value;
-  }
-  uint64_t hash(std::string_view key) const {
-    const std::string digits = text(key);
-    uint64_t hash = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
-    if (error != std::errc() || end != digits.data() + digits.size() || digits.size() != 16)
-      refuse_manifest(where, fmt::format("{} '{}'", key, digits), "16 hexadecimal digits");
-    return hash;
-  }
-  int64_t count_of(const Json& value, std::string_view key) const {
-    const std::optional<int64_t> count = base::as_integer(value);
-    if (!count || *count < 0) refuse_manifest(where, fmt::format("a bad number in '{}'", key), "0 or more");
-    return *count;
-  }
-};
+const std::string& text_at(const Json& object, const char* name, const std::string& where) {
+  const Json* const value = base::find_member(object, name);
+  const std::string* const text = value == nullptr ? nullptr : base::as_text(*value);
+  if (text == nullptr)
+    refuse_manifest(where, fmt::format("'{}' that is no text, or not there", name), "a whole manifest");
+  return *text;
+}
 
 /// What another version wrote is sound: only its own build reads it.
-void require_format(const ManifestReader& manifest) {
-  const std::string format = manifest.text("format");
+void require_format(const Json& manifest, const std::string& where) {
+  const std::string& format = text_at(manifest, "format", where);
   if (format == kFormat) return;
   if (!format.starts_with(kFormatPrefix))
-    refuse_manifest(manifest.where, fmt::format("format '{}'", format), std::string(kFormat));
-  const Json* const version = base::find_member(manifest.object, "code_version");
+    refuse_manifest(where, fmt::format("format '{}'", format), std::string(kFormat));
+  const Json* const version = base::find_member(manifest, "code_version");
   const std::string* const writer = version == nullptr ? nullptr : base::as_text(*version);
-  base::raise(base::Code::E1204, {.where = manifest.where,
+  base::raise(base::Code::E1204, {.where = where,
                                   .got = fmt::format("format '{}'", format),
                                   .wanted = fmt::format("'{}', which this build reads", kFormat),
                                   .next = "use the build that wrote it" + (writer ? ": " + *writer : "")});
@@ -124,51 +151,22 @@ bool covers_once(const SavedTensor& tensor) {
   return tile(boxes, tensor.whole.shape, 0);
 }
 
-bool may_be_state(const ir::DTypeRecord& dtype) { return !dtype.safetensors.empty(); }
-
-std::vector<std::string> state_types() {
-  std::vector<std::string> names;
-  for (const ir::DTypeRecord& dtype : ir::all_dtypes())
-    if (may_be_state(dtype)) names.emplace_back(dtype.name);
-  return names;
-}
-
-SavedTensor read_tensor(const ManifestReader& entry, const std::map<std::string, int64_t>& files) {
-  SavedTensor tensor;
-  const std::string dtype = entry.text("dtype"), role = entry.text("role");
-  const std::optional<ir::DType> known = ir::parse_dtype(dtype);
-  if (!known || !may_be_state(ir::record(*known)))
-    refuse_manifest(entry.where, "dtype " + dtype, base::any_of_words(state_types()));
-  tensor.whole = {*known, entry.shape("shape")};
-  if (!checked_bytes(tensor.whole)) refuse_manifest(entry.where, "a shape beyond memory", "sizes of a tensor");
-  if (role != "weight" && role != "optimizer") refuse_manifest(entry.where, "role " + role, "weight or optimizer");
-  tensor.is_weight = role == "weight";
-  const Json& pieces = entry.member("pieces");
-  if (!pieces.is_array()) refuse_manifest(entry.where, "'pieces' that is no list", "a list");
-  for (const Json& item : pieces) {
-    const ManifestReader piece{item, entry.where};
-    tensor.pieces.push_back({.file = piece.text("file"),
-                             .box = {piece.shape("offset"), piece.shape("shape")},
-                             .hash = piece.hash("xxh64")});
-    if (!files.contains(tensor.pieces.back().file))
-      refuse_manifest(entry.where, "a piece in '" + tensor.pieces.back().file + "'", "one of the files it lists");
-  }
-  return tensor;
-}
-
 std::string tensor_place(const std::string& where, const std::string& tensor) { return where + " tensor " + tensor; }
 
-Json tensor_json(const SavedTensor& tensor) {
-  Json pieces = Json::array();
-  for (const Piece& piece : tensor.pieces)
-    pieces.push_back({{"file", piece.file},
-                      {"offset", piece.box.offset},
-                      {"shape", piece.box.shape},
-                      {"xxh64", base::hash_text(piece.hash)}});
-  return {{"dtype", ir::dtype_name(tensor.whole.dtype)},
-          {"shape", tensor.whole.shape},
-          {"role", tensor.is_weight ? "weight" : "optimizer"},
-          {"pieces", std::move(pieces)}};
+void require_sizes(const ir::Shape& sizes, const std::string& where) {
+  if (std::ranges::any_of(sizes, [](int64_t size) { return size < 0; }))
+    refuse_manifest(where, "a size below 0", "0 or more");
+}
+
+void check_tensor(const SavedTensor& tensor, const std::map<std::string, int64_t>& files, const std::string& where) {
+  require_sizes(tensor.whole.shape, where);
+  if (!checked_bytes(tensor.whole)) refuse_manifest(where, "a shape beyond memory", "sizes of a tensor");
+  for (const Piece& piece : tensor.pieces) {
+    require_sizes(piece.box.offset, where);
+    require_sizes(piece.box.shape, where);
+    if (!files.contains(piece.file))
+      refuse_manifest(where, "a piece in '" + piece.file + "'", "one of the files it lists");
+  }
 }
 
 // A name leads nowhere but into the checkpoint's own folder.
@@ -186,17 +184,8 @@ int64_t Manifest::bytes() const {
 }
 
 std::string to_text(const Manifest& manifest) {
-  Json::object_t tensors;  // its emplace_back does not look for the name first: there may be many
-  for (const auto& [name, tensor] : manifest.tensors) tensors.emplace_back(name, tensor_json(tensor));
-  Json json = {{"format", kFormat},
-               {"step", manifest.position.step},
-               {"samples_consumed", manifest.position.samples_consumed},
-               {"seed", manifest.position.seed},
-               {"optimizer", manifest.optimizer},
-               {"code_version", manifest.code_version}};
-  json["model"] = manifest.model;
-  json["files"] = manifest.files;
-  json["tensors"] = Json(std::move(tensors));
+  Json json = {{"format", kFormat}};
+  json.update(base::record_json(manifest));
   const std::string checksum = base::hash_text(base::to_text(json, kIndent));
   json["xxh64"] = checksum;
   return base::to_text(json, kIndent) + "\n";
@@ -213,29 +202,23 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
 
 Manifest parse_part(std::string_view text, const std::string& where) {
   Json json = base::parse_json(text, base::Code::E1204, where);
-  const ManifestReader reader{json, where};
   if (!json.is_object()) refuse_manifest(where, "no object", std::string(kFormat));
-  require_format(reader);
-  const uint64_t checksum = reader.hash("xxh64");
+  require_format(json, where);
+  const std::string checksum = text_at(json, "xxh64", where);
   json.erase("xxh64");
-  if (base::hash_of(base::to_text(json, kIndent)) != checksum)
+  if (base::hash_text(base::hash_of(base::to_text(json, kIndent))) != checksum)
     refuse_manifest(where, "a text with another checksum", "the manifest as it was written");
-  Manifest manifest{.position = {.step = reader.count("step"),
-                                 .samples_consumed = reader.count("samples_consumed"),
-                                 .seed = reader.count("seed")},
-                    .optimizer = reader.text("optimizer"),
-                    .model = {},
-                    .code_version = reader.text("code_version"),
-                    .files = {},
-                    .tensors = {}};
-  const ManifestReader model{reader.members("model"), where + " model"}, files{reader.members("files"), where};
-  for (const auto& [key, value] : model.object.items()) manifest.model[key] = model.text(key);
-  for (const auto& [name, bytes] : files.object.items()) {
+  const Manifest manifest = base::whole_record<Manifest>(json, [&](const std::string& path, std::string_view wanted) {
+    refuse_manifest(where, fmt::format("{} that is not {}", path, wanted), "a whole manifest");
+  });
+  const RunPosition& position = manifest.position;
+  if (position.step < 0 || position.samples_consumed < 0 || position.seed < 0)
+    refuse_manifest(where, "a step, a number of samples or a seed below 0", "0 or more");
+  for (const auto& [name, bytes] : manifest.files) {
     if (!is_plain_file_name(name)) refuse_manifest(where, "file '" + name + "'", "a name within the checkpoint");
-    manifest.files[name] = files.count_of(bytes, name);
+    if (bytes < 0) refuse_manifest(where, "file '" + name + "' with bytes below 0", "0 or more");
   }
-  for (const auto& [name, entry] : reader.members("tensors").items())
-    manifest.tensors[name] = read_tensor({entry, tensor_place(where, name)}, manifest.files);
+  for (const auto& [name, tensor] : manifest.tensors) check_tensor(tensor, manifest.files, tensor_place(where, name));
   return manifest;
 }
 

@@ -9,7 +9,9 @@
 
 #include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/base/utf8.h"
+#include "megacpp/catalog/oom_report_fields.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/launch/entry_notes.h"
@@ -20,7 +22,6 @@ namespace megacpp::cli {
 namespace {
 
 using base::printable_in_line;
-using catalog::Ending;
 using catalog::Entry;
 using catalog::Outcome;
 using catalog::Sample;
@@ -65,7 +66,7 @@ Pair peak_of(const Entry& entry) {
 }
 
 std::string outcome_text(const Outcome& outcome) {
-  std::string text(catalog::ending_name(outcome.ending));
+  std::string text(outcome.ending());
   if (!outcome.oom_class.empty()) text += fmt::format(" ({})", outcome.oom_class);
   return text;
 }
@@ -121,8 +122,8 @@ std::string samples_text(const Entry& entry, const std::vector<double>& correcte
   for (size_t i = 0; i < entry.samples.size(); ++i) {
     const Sample& sample = entry.samples[i];
     std::string parts;
-    for (const catalog::Part& part : sample.parts)
-      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", part.name, quantity_text(sample.quantity, part.value));
+    for (const auto& [name, value] : sample.parts)
+      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", name, quantity_text(sample.quantity, value));
     const double predicted = catalog::total(sample.parts);
     table.add({sample.at, sample.lane, sample.quantity, quantity_text(sample.quantity, predicted),
                quantity_text(sample.quantity, sample.measured), percent_text(predicted / sample.measured - 1),
@@ -132,11 +133,6 @@ std::string samples_text(const Entry& entry, const std::vector<double>& correcte
 }
 
 // ---- JSON
-
-template <typename T>
-Json json_of(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
 
 Json signature_json(const Entry& entry, const launch::ThisBuild& here) {
   const catalog::Signature& signature = entry.signature;
@@ -160,44 +156,42 @@ Json signature_json(const Entry& entry, const launch::ThisBuild& here) {
 Json json_of(const Outcome& outcome) {
   const Pair bytes = pair_of(outcome.predicted_bytes, outcome.measured_bytes);
   return Json{{"when", outcome.at},
-              {"outcome", catalog::ending_name(outcome.ending)},
+              {"outcome", outcome.ending()},
               {"oom_class", outcome.oom_class},
               {"phase", outcome.phase},
               {"rung", outcome.rung},
               {"chip", outcome.chip},
-              {"predicted_bytes", json_of(outcome.predicted_bytes)},
-              {"measured_bytes", json_of(outcome.measured_bytes)},
-              {"limit_bytes", json_of(outcome.limit_bytes)},
-              {"error", json_of(bytes.error())},
-              {"predicted_seconds", json_of(outcome.predicted_seconds)},
-              {"measured_seconds", json_of(outcome.measured_seconds)},
+              {"predicted_bytes", base::record_json(outcome.predicted_bytes)},
+              {"measured_bytes", base::record_json(outcome.measured_bytes)},
+              {"limit_bytes", base::record_json(outcome.limit_bytes)},
+              {"error", base::record_json(bytes.error())},
+              {"predicted_seconds", base::record_json(outcome.predicted_seconds)},
+              {"measured_seconds", base::record_json(outcome.measured_seconds)},
               {"note", outcome.note},
-              {"report", outcome.report ? catalog::to_json(*outcome.report) : Json()}};
+              {"report", base::record_json(outcome.report)}};
 }
 
 Json json_of(const catalog::Start& start) {
-  Json settings = Json::object();
-  for (const auto& [key, value] : start.settings) settings[key] = value;
-  return Json{{"when", start.at}, {"rung", start.rung}, {"settings", settings}, {"reasons", start.reasons}};
+  return Json{{"when", start.at},
+              {"rung", start.rung},
+              {"settings", base::record_json(start.settings)},
+              {"reasons", start.reasons}};
 }
 
 Json json_of(const Sample& sample, double corrected) {
-  Json parts = Json::object();
-  for (const catalog::Part& part : sample.parts) parts[part.name] = part.value;
   return Json{{"when", sample.at},
               {"lane", sample.lane},
               {"quantity", sample.quantity},
-              {"parts", parts},
+              {"parts", base::record_json(sample.parts)},
               {"predicted", catalog::total(sample.parts)},
               {"measured", sample.measured},
               {"corrected", corrected}};
 }
 
 Json lane_correction_json(const LaneCorrection& lane) {
-  Json json = to_json(lane), factors = Json::object();
-  for (const auto& [part, factor] : lane.correction.factors) factors[part] = factor;
+  Json json = to_json(lane);
   json["factor"] = lane.correction.factor;
-  json["factors"] = factors;
+  json["factors"] = base::record_json(lane.correction.factors);
   return json;
 }
 
@@ -229,15 +223,15 @@ Json list_json(const std::vector<Entry>& entries, const std::vector<LaneCorrecti
   for (const Entry& entry : entries) {
     const Pair peak = peak_of(entry);
     const auto fits = std::count_if(entry.outcomes.begin(), entry.outcomes.end(),
-                                    [](const Outcome& outcome) { return outcome.ending == Ending::fits; });
+                                    [](const Outcome& outcome) { return outcome.fits; });
     Json row = signature_json(entry, here);
-    row["outcome"] = entry.outcomes.empty() ? Json() : Json(catalog::ending_name(entry.outcomes.back().ending));
+    row["outcome"] = entry.outcomes.empty() ? Json() : Json(entry.outcomes.back().ending());
     row["fits"] = fits;
     row["fails"] = static_cast<int64_t>(entry.outcomes.size()) - fits;
     row["start_rung"] = entry.starts.empty() ? Json() : Json(entry.starts.back().rung);
-    row["predicted_bytes"] = json_of(peak.predicted);
-    row["measured_bytes"] = json_of(peak.measured);
-    row["error"] = json_of(peak.error());
+    row["predicted_bytes"] = base::record_json(peak.predicted);
+    row["measured_bytes"] = base::record_json(peak.measured);
+    row["error"] = base::record_json(peak.error());
     rows.push_back(std::move(row));
   }
   for (const LaneCorrection& lane : corrections) lanes.push_back(lane_correction_json(lane));

@@ -44,7 +44,7 @@ class CatalogCommandTest : public testing::Test {
     catalog::Catalog catalog = catalog::Catalog::open(file_);
     catalog.record({.signature = layout("data=16"),
                     .at = "2026-11-15T17:00:00Z",
-                    .ending = catalog::Ending::fails,
+                    .fits = false,
                     .oom_class = "compile",
                     .phase = "compile",
                     .chip = "chip 3 (data 3)",
@@ -187,7 +187,10 @@ TEST_F(CatalogCommandTest, BadFilesAreRefusedByEveryWordAndKept) {
   base::write_file_atomically(folder_ / "half", sound.substr(0, 8192));
   base::write_file_atomically(folder_ / "newer", sound);
   catalog::Database(folder_ / "newer", {}).execute("PRAGMA user_version = 7");
-  for (const auto& [name, code] : {std::pair("text", "E1701"), {"half", "E1701"}, {"newer", "E1702"}}) {
+  base::write_file_atomically(folder_ / "older", sound);
+  catalog::Database(folder_ / "older", {}).execute("PRAGMA user_version = 4");
+  for (const auto& [name, code] :
+       {std::pair("text", "E1701"), {"half", "E1701"}, {"newer", "E1702"}, {"older", "E1702"}}) {
     const fs::path bad = folder_ / name;
     const std::string before = base::read_file(bad);
     for (std::vector<std::string> words : {std::vector<std::string>{"list"}, {"show", "1"}, {"forget", "1"}}) {

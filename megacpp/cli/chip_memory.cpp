@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/runtime/fault_injection.h"
+#include "megacpp/runtime/fields.h"
 
 namespace megacpp::cli {
-
-Json bytes_or_null(const std::optional<int64_t>& bytes) { return bytes ? Json(*bytes) : Json(); }
 
 Json coordinates_json(int64_t chip, const ir::Mesh& mesh) {
   Json coordinates = Json::object();
@@ -21,13 +21,10 @@ Json coordinates_json(int64_t chip, const ir::Mesh& mesh) {
 Json to_json(const std::vector<launch::ChipReport>& chips, const ir::Mesh& mesh) {
   Json list = Json::array();
   for (const launch::ChipReport& chip : chips) {
-    Json& row = list.emplace_back(Json{{"chip", chip.chip},
-                                       {"coordinates", coordinates_json(chip.chip, mesh)},
-                                       {"host", runtime::host_name()},
-                                       {"bytes_used", bytes_or_null(chip.memory.used_bytes)},
-                                       {"bytes_limit", bytes_or_null(chip.memory.limit_bytes)},
-                                       {"planned_peak_bytes", bytes_or_null(chip.memory.planned_peak_bytes)},
-                                       {"measured_peak_bytes", bytes_or_null(chip.memory.measured_peak_bytes)}});
+    Json& row = list.emplace_back(
+        Json{{"chip", chip.chip}, {"coordinates", coordinates_json(chip.chip, mesh)}, {"host", runtime::host_name()}});
+    row.update(base::record_json(chip.memory));
+    row.erase("away");  // of every tier there is instead
     for (const ir::MemoryTier& tier : ir::all_tiers().subspan(1)) {
       const runtime::TierUse use = chip.memory.in(*ir::parse_tier(tier.name));
       row[fmt::format("planned_{}_bytes", tier.name)] = use.planned_bytes;

@@ -12,9 +12,6 @@
 
 namespace megacpp::cli {
 
-/// null where a backend does not know them.
-Json bytes_or_null(const std::optional<int64_t>& bytes);
-
 /// {"data": 1, "model": 0}
 Json coordinates_json(int64_t chip, const ir::Mesh& mesh);
 

@@ -7,9 +7,11 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/base/utf8.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
+#include "megacpp/compare/fields.h"
 #include "megacpp/report/comparison_tables.h"
 #include "megacpp/stats/effect.h"
 
@@ -46,72 +48,6 @@ std::string memory_moves_text(const compare::MemoryMoves& moves) {
   return moves.chips.empty() ? text : text + to_text(report::chip_moves_table(moves));
 }
 
-Json change_json(const compare::Change& change) {
-  return {{"name", change.name}, {"baseline", change.baseline}, {"other", change.other}};
-}
-
-Json change_list_json(const std::vector<compare::Change>& changes) {
-  Json list = Json::array();
-  for (const compare::Change& change : changes) list.push_back(change_json(change));
-  return list;
-}
-
-Json differences_json(const compare::Differences& differences) {
-  Json fields = Json::array();
-  for (const compare::FieldChange& field : differences.fields) {
-    Json row = change_json(field);
-    row["follows_from"] = field.follows_from;
-    fields.push_back(std::move(row));
-  }
-  return {{"fields", fields},
-          {"axes", change_list_json(differences.axes)},
-          {"unmeasured", change_list_json(differences.unmeasured)},
-          {"other_family", differences.has_other_family}};
-}
-
-Json effect_json(const std::optional<stats::Effect>& effect) {
-  if (!effect) return {};
-  return {{"finding", stats::finding_name(effect->finding)},
-          {"ratio", effect->ratio},
-          {"low", effect->high ? Json(effect->low) : Json()},
-          {"high", effect->high ? Json(*effect->high) : Json()},
-          {"confidence", effect->confidence},
-          {"p_value", effect->p_value ? Json(*effect->p_value) : Json()},
-          {"test", effect->test},
-          {"too_short", effect->too_short},
-          {"recommended_runs", effect->recommended_runs}};
-}
-
-Json time_moves_json(const std::optional<compare::TimeMoves>& time) {
-  if (!time) return {};
-  Json parts = Json::array();
-  for (const compare::PartMove& part : time->parts)
-    parts.push_back(
-        Json{{"part", part.part}, {"baseline", part.baseline}, {"other", part.other}, {"notes", part.notes}});
-  return {{"baseline_seconds", time->baseline},
-          {"other_seconds", time->other},
-          {"parts", parts},
-          {"unexplained_seconds", time->unexplained},
-          {"cause", time->cause ? Json(*time->cause) : Json()}};
-}
-
-Json memory_moves_json(const std::optional<compare::MemoryMoves>& moves) {
-  if (!moves) return {};
-  Json roles = Json::array(), chips = Json::array();
-  for (const compare::RoleMove& move : moves->roles)
-    roles.push_back(
-        Json{{"role", move.role}, {"family", move.family}, {"baseline", move.baseline}, {"other", move.other}});
-  for (const compare::ChipMove& move : moves->chips)
-    chips.push_back(Json{{"place", move.place},
-                         {"baseline", move.baseline ? Json(*move.baseline) : Json()},
-                         {"other", move.other ? Json(*move.other) : Json()}});
-  return {{"baseline_bytes", moves->baseline},
-          {"other_bytes", moves->other},
-          {"roles", roles},
-          {"chips", chips},
-          {"unexplained_bytes", moves->unexplained}};
-}
-
 }  // namespace
 
 std::string runs_comparison_text(const Comparison& comparison) {
@@ -134,20 +70,7 @@ std::string runs_comparison_text(const Comparison& comparison) {
   return text;
 }
 
-Json runs_comparison_json(const Comparison& comparison) {
-  Json objections = Json::array();
-  for (const compare::Objection& objection : comparison.objections)
-    objections.push_back(Json{{"run", objection.run}, {"reason", objection.sentence}, {"next", objection.next}});
-  return {{"baseline", comparison.baseline_runs},
-          {"other", comparison.other_runs},
-          {"differences", differences_json(comparison.differences)},
-          {"among_repeats", change_list_json(comparison.among_repeats)},
-          {"not_comparable", objections},
-          {"effect", effect_json(comparison.effect)},
-          {"recommended_steps", comparison.recommended_steps},
-          {"time", time_moves_json(comparison.time)},
-          {"memory", memory_moves_json(comparison.memory)}};
-}
+Json runs_comparison_json(const Comparison& comparison) { return base::record_json(comparison); }
 
 void print_skipped(const std::vector<compare::Skipped>& skipped) {
   for (const compare::Skipped& each : skipped)

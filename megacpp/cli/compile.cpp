@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/counted.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/pass_flags.h"
 #include "megacpp/cli/planned.h"
@@ -22,6 +22,7 @@
 #include "megacpp/cli/xla_report.h"
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/users_catalog.h"
+#include "megacpp/memory/fields.h"
 #include "megacpp/memory/report.h"
 #include "megacpp/recipe/block_loops.h"
 #include "megacpp/recipe/print.h"
@@ -56,7 +57,7 @@ void print_compiled_json(const recipe::Recipe& recipe, const compile::Compiled& 
               {"state_bytes", memory.state_bytes},
               {"padding_bytes", memory.padding_bytes},
               {"flops_per_micro_step", compiled.flops_per_step() / static_cast<double>(recipe.train.micro_steps)},
-              {"memory", memory_items_json(memory)},
+              {"memory", base::record_json(memory.items)},
               {"passes", passes},
               {"fallbacks", fallbacks}});
 }

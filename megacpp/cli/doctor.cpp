@@ -11,6 +11,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/output_path.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
@@ -78,7 +79,7 @@ Json findings_json(const std::vector<lineage::Finding>& findings) {
                     {"group", finding.group},
                     {"status", lineage::status_name(finding.status)},
                     {"live", finding.live},
-                    {"documented", finding.documented ? Json(*finding.documented) : Json()},
+                    {"documented", base::record_json(finding.documented)},
                     {"fix", finding.fix}});
   return json;
 }

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/counted.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/layout_report.h"
@@ -295,7 +296,7 @@ Json collective_json(const CollectiveRow& row) {
                {"purpose", row.removal.purpose},
                {"remove_by", row.removal.changes},
                {"note", row.removal.note}};
-  json["cost_bytes"] = row.cost_bytes ? Json(*row.cost_bytes) : Json();
+  json["cost_bytes"] = base::record_json(row.cost_bytes);
   return json;
 }
 

@@ -11,11 +11,12 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/base/utf8.h"
 #include "megacpp/cli/chip_memory.h"
-#include "megacpp/cli/islands_json.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
+#include "megacpp/fit/fields.h"
 #include "megacpp/fit/misfit.h"
 #include "megacpp/fit/signature.h"
 #include "megacpp/memory/report.h"
@@ -187,14 +188,14 @@ Json found_json(const Found& one, const ShownMemory& memory) {
           {"step_seconds", one.time.seconds()},
           {"step_limit_seconds", one.time.limit},
           {"step_least_seconds", one.time.range.least},
-          {"step_most_seconds", one.time.range.most ? Json(*one.time.range.most) : Json()},
+          {"step_most_seconds", base::record_json(one.time.range.most)},
           {"tokens_per_second", one.tokens_per_second()},
           {"mfu", one.time.mfu},
           {"bound_by", fit::part_name(one.time.largest())},
           {"regime", fit::regime_name(one.regime.kind)},
           {"regime_because", one.regime.because},
-          {"axes", to_json(one.islands)},
-          {"crossings", to_json(one.crossings)},
+          {"axes", base::record_json(one.islands)},
+          {"crossings", base::record_json(one.crossings)},
           {"estimated_bytes", one.quick_estimate.bytes},
           {"estimated_seconds", one.quick_estimate.seconds},
           {"planned_once", one.planned_from ? Json(to_text(*one.planned_from)) : Json()}};
@@ -255,15 +256,15 @@ Json confirmed_json(const Found& found, const launch::Confirmed& one) {
                {"out_of_memory", one.out_of_memory},
                {"error", one.error}};
   if (one.is_compiled) {
-    json["planned_bytes"] = bytes_or_null(one.planned_bytes);
-    json["reserved_bytes"] = bytes_or_null(one.measured_bytes);
-    json["limit_bytes"] = bytes_or_null(one.limit_bytes);
+    json["planned_bytes"] = base::record_json(one.planned_bytes);
+    json["reserved_bytes"] = base::record_json(one.measured_bytes);
+    json["limit_bytes"] = base::record_json(one.limit_bytes);
     return json;
   }
-  json["planned_peak_bytes"] = bytes_or_null(one.planned_bytes);
-  json["measured_peak_bytes"] = bytes_or_null(one.measured_bytes);
+  json["planned_peak_bytes"] = base::record_json(one.planned_bytes);
+  json["measured_peak_bytes"] = base::record_json(one.measured_bytes);
   json["predicted_step_seconds"] = one.predicted_seconds;
-  json["measured_step_seconds"] = one.measured_seconds ? Json(*one.measured_seconds) : Json();
+  json["measured_step_seconds"] = base::record_json(one.measured_seconds);
   return json;
 }
 

@@ -153,7 +153,7 @@ TEST_F(HostileInputTest, ACatalogWithSuchANameIsStillListed) {
                                                         .features = "",
                                                         .shape = "batch=8 sequence=4096"},
                                           .at = "2026-11-15T17:00:00Z",
-                                          .ending = catalog::Ending::fits});
+                                          .fits = true});
   for (const std::vector<std::string>& words : {std::vector<std::string>{"catalog", "list", "--catalog", catalog},
                                                 {"catalog", "show", "1", "--catalog", catalog}}) {
     EXPECT_EQ(testing_support::run_command(words).status, 0);

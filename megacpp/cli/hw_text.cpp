@@ -8,9 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/counted.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/base/utf8.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
+#include "megacpp/hw/chip_fields.h"
 #include "megacpp/memory/report.h"
 
 namespace megacpp::cli {
@@ -124,15 +126,9 @@ std::string rates_text(const hw::HostRates& rates) {
 }
 
 Json chip_json(const hw::Chip& chip) {
-  Json links = Json::array(), valid = Json::array(), selective = Json::object();
+  Json valid = Json::array(), selective = Json::object();
   for (const auto& [precision, measured] : chip.selective_recompute)
     selective[precision] = {{"speed", measured_or_null(measured.speed)}, {"memory", measured_or_null(measured.memory)}};
-  for (const hw::Link& link : chip.links)
-    links.push_back(Json{{"name", link.name},
-                         {"scope", hw::to_string(link.scope)},
-                         {"bytes_per_second", link.bytes_per_second},
-                         {"ports", link.ports},
-                         {"latency", link.latency}});
   for (const hw::Sizes& slice : chip.slices.valid) valid.push_back(hw::to_text(slice));
   Json memory = {{"nominal", chip.nominal_bytes},
                  {"usable", chip.usable_bytes},
@@ -152,7 +148,7 @@ Json chip_json(const hw::Chip& chip) {
                  {"unrolled_code_per_block", chip.unrolled_code_per_block},
                  {"unrolled_off_most", chip.unrolled_off_most},
                  {"compiler", chip.compiler}};
-  memory["reserved"] = chip.reserved_bytes ? Json(*chip.reserved_bytes) : Json();
+  memory["reserved"] = base::record_json(chip.reserved_bytes);
   return {{"name", chip.name},
           {"title", chip.title},
           {"kind", hw::to_string(chip.kind)},
@@ -167,7 +163,7 @@ Json chip_json(const hw::Chip& chip) {
                                                 {"rows", rows_json(chip.tiling.rows)},
                                                 {"tall_rows", rows_json(chip.tiling.tall_rows)}}
                                          : Json()},
-          {"links", links},
+          {"links", base::record_json(chip.links)},
           {"slices", Json{{"shape", hw::to_string(chip.slices.shape)},
                           {"valid", valid},
                           {"block", chip.slices.block},
@@ -182,12 +178,7 @@ Json chip_json(const hw::ListedChip& listed) {
   return {{"name", listed.name}, {"error", error_json(*listed.why_not)}};
 }
 
-Json numbers_json(const hw::Chip& chip) {
-  Json rows = Json::array();
-  for (const hw::Fact& fact : chip.facts)
-    rows.push_back(Json{{"name", fact.name}, {"value", fact.value}, {"source", fact.source}, {"date", fact.date}});
-  return rows;
-}
+Json numbers_json(const hw::Chip& chip) { return base::record_json(chip.facts); }
 
 Json slice_json(const hw::Slice& slice) {
   Json dimensions = Json::array();

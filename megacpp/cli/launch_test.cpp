@@ -117,8 +117,7 @@ TEST_F(LaunchTest, WhatFitsByEstimateTodayIsTriedAsRequested) {
       fit::signature_of(recipe, "host:1", launch::build_of(recipe, launch::slice_named("host:1")));
   catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
   const auto launch_after = [&](const char* phase) {
-    catalog.record(
-        {.signature = requested, .at = "2026-11-15T00:00:00Z", .ending = catalog::Ending::fails, .phase = phase});
+    catalog.record({.signature = requested, .at = "2026-11-15T00:00:00Z", .fits = false, .phase = phase});
     catalog.remember_start(requested, {.at = "2026-11-15T00:00:00Z", .rung = 1, .settings = {{"train.batch", "4"}}});
     launch::Launch next(recipe, {});
     next.prepare();
@@ -205,10 +204,7 @@ TEST_F(LaunchTest, WhatAnotherBuildLearntIsEstimatedAgain) {
   const auto rung_after = [&](const catalog::Build& build) {
     const catalog::Signature requested = fit::signature_of(recipe, "host:1", build);
     catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
-    catalog.record({.signature = requested,
-                    .at = "2026-11-15T00:00:00Z",
-                    .ending = catalog::Ending::fails,
-                    .phase = "run step 0"});
+    catalog.record({.signature = requested, .at = "2026-11-15T00:00:00Z", .fits = false, .phase = "run step 0"});
     catalog.remember_start(requested, {.at = "2026-11-15T00:00:00Z", .rung = 1, .settings = {{"train.batch", "4"}}});
     launch::Launch next(recipe, {}, keep);
     next.prepare();
@@ -233,7 +229,7 @@ TEST_F(LaunchTest, WhatNamesThingsThatAreNotThereIsShownAndNotUsed) {
       fit::signature_of(recipe, "host:1", launch::build_of(recipe, launch::slice_named("host:1")));
   {
     catalog::Catalog catalog = catalog::Catalog::open(folder_ / "catalog.sqlite");
-    catalog.record({.signature = requested, .ending = catalog::Ending::fails, .phase = "run step 0"});
+    catalog.record({.signature = requested, .fits = false, .phase = "run step 0"});
     catalog.remember_start(requested, {.rung = 1, .settings = {{"train.batch", "many"}}});
     catalog.remember_start(requested, {.rung = 1, .settings = {{"layout.warp_parallel", "2"}}});
     requested.hardware = "mi300:8";
@@ -431,7 +427,7 @@ TEST_F(LaunchTest, TwoLaunchesShareOneCatalog) {
   int64_t starts = 0, failures = 0;
   for (const catalog::Entry& entry : catalog::Catalog::open(folder_ / "catalog.sqlite").entries()) {
     starts += static_cast<int64_t>(entry.starts.size());
-    for (const catalog::Outcome& outcome : entry.outcomes) failures += outcome.ending == catalog::Ending::fails;
+    for (const catalog::Outcome& outcome : entry.outcomes) failures += !outcome.fits;
   }
   EXPECT_EQ(starts, failures) << "a launch that went down the ladder wrote down where it ended";
   EXPECT_GE(failures, 1);

@@ -4,13 +4,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/cli/chip_memory.h"
-#include "megacpp/cli/islands_json.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/plan_report.h"
+#include "megacpp/fit/fields.h"
 #include "megacpp/fit/step_basis.h"
+#include "megacpp/memory/fields.h"
 #include "megacpp/plan/gates.h"
 #include "megacpp/plan/print.h"
 #include "megacpp/recipe/recompute.h"
@@ -71,8 +73,8 @@ Json group_json(const PlanReport& r, const fit::ChipGroup& group) {
           {"corrected_bytes", group.corrected},
           {"code_bytes", group.code},
           {"needed_bytes", group.needed()},
-          {"limit_bytes", bytes_or_null(group.limit)},
-          {"free_bytes", bytes_or_null(group.free_bytes())},
+          {"limit_bytes", base::record_json(group.limit)},
+          {"free_bytes", base::record_json(group.free_bytes())},
           {"least_needed_bytes", group.least_needed()},
           {"most_needed_bytes", group.most_needed()},
           {"verdict", fit::fit_verdict_name(group.verdict())},
@@ -80,22 +82,14 @@ Json group_json(const PlanReport& r, const fit::ChipGroup& group) {
           {"host_bytes", plan.of_host().bytes},
           {"padding_bytes", plan.padding_bytes},
           {"peak_program", plan.peak_program},
-          {"memory", memory_items_json(plan)},
-          {"largest", largest_json(plan)}};
+          {"memory", base::record_json(plan.items)},
+          {"largest", base::record_json(plan.largest)}};
 }
 
 Json correction_json(const PlanReport& r) {
   Json json = to_json(peak_correction(r));
   json["note"] = r.catalog_note;
   return json;
-}
-
-Json arguments_json(const fit::ArgumentBytes& a) {
-  return {{"bytes", a.total()},
-          {"weight_bytes", a.weights},
-          {"optimizer_bytes", a.optimizer},
-          {"batch_bytes", a.batch},
-          {"padding_bytes", a.padding}};
 }
 
 Json reserved_json(const std::optional<fit::ReservedBytes>& reserved) {
@@ -117,30 +111,6 @@ Json reserved_json(const std::optional<fit::ReservedBytes>& reserved) {
           {"code_bytes", reserved->code}};
 }
 
-Json links_json(const fit::StepTime& time) {
-  Json json = Json::array();
-  for (const fit::LinkTime& link : time.links)
-    json.push_back(Json{{"axes", link.axes},
-                        {"link", link.link},
-                        {"bytes", link.bytes},
-                        {"bytes_per_second", link.bytes_per_second},
-                        {"seconds", link.seconds},
-                        {"exposed_seconds", link.exposed},
-                        {"overlapped_seconds", std::max(0.0, link.seconds - link.exposed)}});
-  return json;
-}
-
-Json ops_json(const fit::StepTime& time) {
-  Json json = Json::array();
-  for (const fit::OpTime& op : time.ops)
-    json.push_back(Json{{"program", op.program},
-                        {"op", op.op},
-                        {"calls", op.calls},
-                        {"seconds", op.seconds},
-                        {"limit_seconds", op.limit}});
-  return json;
-}
-
 Json time_json(const PlanReport& r) {
   const fit::StepTime& time = r.estimate.time;
   const catalog::Correction& correction = r.estimate.time_correction;
@@ -148,7 +118,7 @@ Json time_json(const PlanReport& r) {
           {"basis", fit::basis_of_times(r.slice.chip, r.estimate.recipe)},
           {"limit_seconds", time.limit},
           {"least_seconds", time.range.least},
-          {"most_seconds", time.range.most ? Json(*time.range.most) : Json()},
+          {"most_seconds", base::record_json(time.range.most)},
           {"corrected_seconds", correction.samples > 0 ? Json(r.estimate.step_seconds()) : Json()},
           {"compute_seconds", time.compute},
           {"memory_seconds", time.memory},
@@ -156,7 +126,7 @@ Json time_json(const PlanReport& r) {
           {"bubble_seconds", time.bubble},
           {"overlapped_seconds", time.overlapped},
           {"arithmetic_seconds", time.arithmetic},
-          {"ops", ops_json(time)},
+          {"ops", base::record_json(time.ops)},
           {"tokens_per_step", r.tokens_per_step()},
           {"tokens_per_second", r.tokens_per_second()},
           {"mfu", time.mfu},
@@ -166,32 +136,12 @@ Json time_json(const PlanReport& r) {
           {"speed_advice", r.speed_advice}};
 }
 
-Json tensor_json(const fit::StoredTensor& tensor) {
-  return {{"name", tensor.name},   {"spec", tensor.spec},   {"dtype", tensor.dtype},
-          {"local", tensor.local}, {"bytes", tensor.bytes}, {"layout", tensor.layout}};
-}
-
-Json parameter_json(const fit::StoredParameter& p) {
-  Json json = {{"name", p.name},
-               {"stage", p.stage},
-               {"shape", p.shape},
-               {"computed", p.computed},
-               {"weight", tensor_json(p.weight)}};
-  json["gradient"] = p.trainable ? tensor_json(p.gradient) : Json();
-  json["optimizer_state"] = Json::array();
-  for (const fit::StoredTensor& tensor : p.state) json["optimizer_state"].push_back(tensor_json(tensor));
-  json["bytes"] = p.bytes();
-  json["why"] = p.why;
-  return json;
-}
-
 }  // namespace
 
 Json plan_json(const PlanReport& r) {
   const plan::Plan& plan = r.estimate.plan;
-  Json groups = Json::array(), parameters = Json::array();
+  Json groups = Json::array();
   for (const fit::ChipGroup& group : r.estimate.fit.groups) groups.push_back(group_json(r, group));
-  for (const fit::StoredParameter& parameter : r.stored) parameters.push_back(parameter_json(parameter));
   const recipe::Recipe& recipe = r.estimate.recipe;
   return {{"name", recipe.name},
           {"pattern", recipe.model.pattern},
@@ -218,13 +168,13 @@ Json plan_json(const PlanReport& r) {
           {"correction", correction_json(r)},
           {"composition", composition_json(r.composition)},
           {"gates", gates_json()},
-          {"axes", to_json(r.islands)},
-          {"crossings", to_json(r.crossings)},
-          {"arguments", arguments_json(r.arguments)},
+          {"axes", base::record_json(r.islands)},
+          {"crossings", base::record_json(r.crossings)},
+          {"arguments", base::record_json(r.arguments)},
           {"reserved", reserved_json(r.estimate.reserved)},
-          {"collectives", links_json(r.estimate.time)},
+          {"collectives", base::record_json(r.estimate.time.links)},
           {"time", time_json(r)},
-          {"parameters", parameters}};
+          {"parameters", base::record_json(r.stored)}};
 }
 
 }  // namespace megacpp::cli

@@ -164,7 +164,7 @@ TEST_F(PrintedNamesTest, OfTensorsConfigsChipsAndCatalogs) {
                                                         .features = kName,
                                                         .shape = kName},
                                           .at = kName,
-                                          .ending = catalog::Ending::fits,
+                                          .fits = true,
                                           .note = kName});
   run({"catalog", "list", "--catalog", catalog});
   run({"catalog", "show", "1", "--catalog", catalog});

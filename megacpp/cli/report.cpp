@@ -62,7 +62,7 @@ Json reported_run_json(const report::RunRecord& run) {
   Json json = {{"name", run.name}, {"path", run.path.string()}, {"logged_steps", run.log.size()},
                {"ending", Json()}, {"verdict", Json()},         {"problems", std::move(problems)}};
   if (run.receipt) {
-    json["ending"] = std::string(receipt::ending_name(run.receipt->ending.kind));
+    json["ending"] = std::string(base::text_of(run.receipt->ending.kind));
     json["verdict"] = receipt::to_text(run.receipt->verdict);
   }
   return json;

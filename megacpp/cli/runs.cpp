@@ -61,7 +61,7 @@ Json last_metrics(const std::filesystem::path& run) {
 Json receipt_json(const std::filesystem::path& run) {
   try {
     const receipt::Receipt read = receipt::receipt_of(run);
-    return {{"ending", std::string(receipt::ending_name(read.ending.kind))},
+    return {{"ending", std::string(base::text_of(read.ending.kind))},
             {"comparable", read.verdict.is_comparable()},
             {"verdict", receipt::to_text(read.verdict)}};
   } catch (const base::Error& error) {

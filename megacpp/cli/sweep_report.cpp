@@ -10,6 +10,7 @@
 
 #include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/base/utf8.h"
 #include "megacpp/cli/compare_report.h"
 #include "megacpp/cli/text_table.h"
@@ -59,8 +60,6 @@ std::string bars_text(const std::vector<ValueResult>& results) {
   return text;
 }
 
-Json rate_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
 }  // namespace
 
 std::string sweep_text(const sweep::Sweep& sweep, const std::vector<ValueResult>& results) {
@@ -91,10 +90,10 @@ Json sweep_json(const sweep::Sweep& sweep, const std::vector<ValueResult>& resul
         Json{{"value", result.value},
              {"runs", result.runs},
              {"errors", result.errors},
-             {"chips", result.chips ? Json(*result.chips) : Json()},
-             {"tokens_per_second", rate_json(result.tokens_per_second)},
-             {"step_seconds", rate_json(result.step_seconds)},
-             {"planned_peak_bytes", result.planned_peak_bytes ? Json(*result.planned_peak_bytes) : Json()},
+             {"chips", base::record_json(result.chips)},
+             {"tokens_per_second", base::record_json(result.tokens_per_second)},
+             {"step_seconds", base::record_json(result.step_seconds)},
+             {"planned_peak_bytes", base::record_json(result.planned_peak_bytes)},
              {"against_first", result.against_first ? runs_comparison_json(*result.against_first) : Json()}});
   return {{"folder", sweep.folder.string()},
           {"axis", sweep.axis.key},

@@ -9,6 +9,7 @@
 
 #include "megacpp/base/counted.h"
 #include "megacpp/base/human_seconds.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/base/utf8.h"
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/json.h"
@@ -20,9 +21,12 @@
 #include "megacpp/ir/chip_name.h"
 #include "megacpp/launch/over_processes.h"
 #include "megacpp/launch/regime.h"
+#include "megacpp/memory/fields.h"
 #include "megacpp/plan/print.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/runtime/backend_table.h"
+#include "megacpp/runtime/fields.h"
+#include "megacpp/train/fields.h"
 #include "megacpp/train/pace.h"
 
 namespace megacpp::cli {
@@ -33,50 +37,14 @@ using base::human_seconds;
 // Predictions are within 15 % where rates are those of the machine as it is now.
 constexpr double kFasterThanPredicted = 1.25;
 
-Json counters_json(const runtime::Counters& counters) {
-  const auto transfers = [](const runtime::Transfers& one) { return Json{{"count", one.count}, {"bytes", one.bytes}}; };
-  return {{"compiles", counters.compiles},
-          {"cache_hits", counters.cache_hits},
-          {"executions", counters.executions},
-          {"host_syncs", counters.host_syncs},
-          {"host_to_device", transfers(counters.host_to_device)},
-          {"device_to_host", transfers(counters.device_to_host)}};
-}
-
-Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
-Json parts_json(const std::optional<runtime::StepParts>& parts) {
-  if (!parts) return {};
-  return {{"arithmetic", parts->arithmetic},
-          {"memory", parts->memory},
-          {"links", parts->links},
-          {"bubble", parts->bubble},
-          {"other", parts->other}};
-}
-
-// Of a step, by kind of program and op. Empty where nobody profiled.
-Json profile_json(const std::vector<runtime::OpSeconds>& ops) {
-  Json json = Json::array();
-  for (const runtime::OpSeconds& op : ops)
-    json.push_back(Json{{"program", op.program}, {"op", op.op}, {"seconds", op.seconds}});
-  return json;
-}
-
 // By logged step and block. Null where the model has no experts, where the backend does not measure them, and for a
 // step whose metrics are not known.
 Json experts_json(const std::vector<train::StepReport>& reports) {
   const auto has_none = [](const train::StepReport& report) { return report.experts.empty(); };
   if (std::ranges::all_of(reports, has_none)) return {};
   Json steps = Json::array();
-  for (const train::StepReport& report : reports) {
-    Json blocks = has_none(report) ? Json() : Json::array();
-    for (const train::ExpertShares& block : report.experts)
-      blocks.push_back({{"block", block.block},
-                        {"share", block.share},
-                        {"dropped", block.dropped},
-                        {"imbalance", block.imbalance()}});
-    steps.push_back(std::move(blocks));
-  }
+  for (const train::StepReport& report : reports)
+    steps.push_back(has_none(report) ? Json() : base::record_json(report.experts));
   return steps;
 }
 
@@ -95,7 +63,7 @@ Json steps_json(const std::vector<train::StepReport>& reports) {
   for (const train::StepReport& report : reports) {
     stalls.count += report.data_stalls.count;
     stalls.seconds += report.data_stalls.seconds;
-    losses.push_back(number_or_null(report.loss));
+    losses.push_back(base::record_json(report.loss));
     logged.push_back(report.step);
   }
   const train::Pace pace = train::pace_of(reports);
@@ -103,8 +71,8 @@ Json steps_json(const std::vector<train::StepReport>& reports) {
           {"logged_steps", logged},
           {"losses", losses},
           {"experts", experts_json(reports)},
-          {"tokens_per_second", number_or_null(pace.tokens_per_second())},
-          {"step_seconds", number_or_null(pace.step_seconds())},
+          {"tokens_per_second", base::record_json(pace.tokens_per_second())},
+          {"step_seconds", base::record_json(pace.step_seconds())},
           {"data_stalls", stalls.count},
           {"data_stall_seconds", stalls.seconds}};
 }
@@ -120,14 +88,14 @@ Json programs_json(const TrainedRun& trained) {
           {"compile_seconds", compiled.compile_seconds()},
           {"verify_seconds", compiled.verify_seconds()},
           {"backend_compile_seconds", counters.compile_seconds},
-          {"counters", counters_json(counters)},
+          {"counters", base::record_json(counters)},
           {"late_compiles", trained.trained.late_programs.compiles},
           {"late_cache_hits", trained.trained.late_programs.cache_hits},
           {"flops_per_micro_step", compiled.flops_per_step() / micro_steps},
           {"fallbacks", static_cast<int64_t>(compiled.fallbacks.size())},
           {"predicted_step_seconds", predicted > 0 ? Json(predicted) : Json()},
-          {"measured_parts", parts_json(launch::measured_parts(trained.trained))},
-          {"op_seconds", profile_json(trained.run().op_seconds())},
+          {"measured_parts", base::record_json(launch::measured_parts(trained.trained))},
+          {"op_seconds", base::record_json(trained.run().op_seconds())},
           {"regime", fit::regime_name(regime.kind)},
           {"regime_because", regime.because}};
 }
@@ -136,8 +104,8 @@ Json peaks_json(const TrainedRun& trained) {
   const std::vector<launch::ChipReport>& chips = trained.trained.measures.chips;
   const launch::ChipReport& worst = chips.front();
   const ir::Mesh& mesh = trained.compiled().mesh;
-  return {{"planned_peak_bytes", bytes_or_null(worst.memory.planned_peak_bytes)},
-          {"measured_peak_bytes", bytes_or_null(worst.memory.measured_peak_bytes)},
+  return {{"planned_peak_bytes", base::record_json(worst.memory.planned_peak_bytes)},
+          {"measured_peak_bytes", base::record_json(worst.memory.measured_peak_bytes)},
           {"peak_chip", ir::chip_name(worst.chip, mesh)},
           {"chips", to_json(chips, mesh)},
           {"process", to_json(process_bytes(trained.launch.estimate(), trained.run()))}};
@@ -239,10 +207,10 @@ Json run_plan_json(launch::Launch& launch) {
                       {"place", group.place},
                       {"planned_bytes", group.planned},
                       {"needed_bytes", group.needed()},
-                      {"limit_bytes", bytes_or_null(group.limit)},
+                      {"limit_bytes", base::record_json(group.limit)},
                       {"state_bytes", group.state},
-                      {"memory", memory_items_json(plan)},
-                      {"largest", largest_json(plan)}});
+                      {"memory", base::record_json(plan.items)},
+                      {"largest", base::record_json(plan.largest)}});
   }
   return {{"name", estimate.recipe.name},
           {"hardware", estimate.fit.hardware},
@@ -255,7 +223,7 @@ Json run_plan_json(launch::Launch& launch) {
           {"verdict", fit::fit_verdict_name(estimate.fit.verdict())},
           {"groups", groups},
           {"host", host_json(estimate.fit)},
-          {"predicted_step_seconds", number_or_null(estimate.time.seconds())},
+          {"predicted_step_seconds", base::record_json(estimate.time.seconds())},
           {"lineage", lineage::to_json(launch.lineage())}};
 }
 

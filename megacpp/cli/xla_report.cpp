@@ -7,10 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/base/counted.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/runtime/pjrt/compile_report_fields.h"
 
 namespace megacpp::cli {
 namespace {
@@ -125,16 +127,6 @@ void print_failure(const XlaCompilation& c) {
 
 // ---- JSON ----
 
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
-Json memory_json(const runtime::pjrt::CompiledMemory& m) {
-  return {{"argument", m.argument}, {"output", m.output}, {"alias", m.alias},        {"temp", m.temp},
-          {"peak", m.peak},         {"code", m.code},     {"host_temp", m.host_temp}};
-}
-
 Json comparison_json(const CollectiveComparison& row) {
   return {{"kind", row.kind},
           {"axes", row.axes},
@@ -153,11 +145,6 @@ Json failure_json(const XlaCompilation& c) {
                {"got", c.failure->problem().got}};
   json["out_of_memory"] = c.out_of_memory ? plugins::to_json(*c.out_of_memory) : Json();
   return json;
-}
-
-Json instruction_json(const runtime::pjrt::XlaCollective& each) {
-  return {{"kind", each.kind},   {"axes", each.axes}, {"parts", each.parts},    {"bytes_per_call", each.bytes},
-          {"calls", each.calls}, {"name", each.name}, {"op_name", each.op_name}};
 }
 
 }  // namespace
@@ -190,9 +177,8 @@ void print_xla_collectives(const XlaCompilation& c) {
 }
 
 Json xla_json(const XlaCompilation& c) {
-  Json collectives = Json::array(), instructions = Json::array();
+  Json collectives = Json::array();
   for (const CollectiveComparison& row : c.collectives) collectives.push_back(comparison_json(row));
-  for (const runtime::pjrt::XlaCollective& each : c.report.collectives) instructions.push_back(instruction_json(each));
   const std::optional<double> share = share_of(c);
   const std::optional<Roofline> roofline = roofline_of(c);
   Json json = {{"target", c.choice.flags.target},
@@ -207,21 +193,21 @@ Json xla_json(const XlaCompilation& c) {
                {"text_bytes", c.text_bytes},
                {"compile_seconds", c.report.compile_seconds},
                {"planned_argument_bytes", c.argument_bytes}};
-  json["memory"] = c.report.memory ? memory_json(*c.report.memory) : Json();
-  json["needed_bytes"] = or_null(c.report.needed_bytes());
-  json["memory_limit_bytes"] = or_null(c.report.memory_limit);
-  json["memory_share"] = or_null(share);
+  json["memory"] = base::record_json(c.report.memory);
+  json["needed_bytes"] = base::record_json(c.report.needed_bytes());
+  json["memory_limit_bytes"] = base::record_json(c.report.memory_limit);
+  json["memory_share"] = base::record_json(share);
   json["fits"] = c.out_of_memory ? Json(false) : share ? Json(*share <= 1) : Json();
-  json["flops"] = or_null(c.report.flops);
+  json["flops"] = base::record_json(c.report.flops);
   json["loop_factor"] = c.report.loops.factor;
   json["loop_factor_at_least"] = c.report.loops.at_least;
   json["our_flops"] = c.flops;
-  json["bytes_accessed"] = or_null(c.report.bytes_accessed);
+  json["bytes_accessed"] = base::record_json(c.report.bytes_accessed);
   json["roofline_seconds"] = roofline ? Json(roofline->seconds()) : Json();
   json["roofline_compute_seconds"] = roofline ? Json(roofline->compute_seconds) : Json();
   json["roofline_memory_seconds"] = roofline ? Json(roofline->memory_seconds) : Json();
   json["collectives"] = std::move(collectives);
-  json["instructions"] = std::move(instructions);
+  json["instructions"] = base::record_json(c.report.collectives);
   json["odd_memory"] = c.report.odd_memory;
   json["unread"] = c.report.unread;
   json["failure"] = failure_json(c);

@@ -166,7 +166,7 @@ TEST(FitReportTest, TemporariesAreCorrectedByFamily) {
   recipe::Model model;
   model.letters['D'] = {.family = "E", .settings = {}};
   std::map<std::string, double> parts;
-  for (const catalog::Part& part : parts_of(plan, letter_families(model))) parts[part.name] = part.value;
+  for (const auto& [name, value] : parts_of(plan, letter_families(model))) parts[name] = value;
   EXPECT_EQ(parts, (std::map<std::string, double>{
                        {"activation", 3}, {"temporary outside blocks", 4}, {"temporary of E", 8}, {"padding", 0}}));
 }

@@ -4,15 +4,13 @@
 #include <algorithm>
 #include <charconv>
 
+#include "megacpp/hw/chip_fields.h"
+
 namespace megacpp::hw {
 
-std::string_view to_string(ChipKind kind) {
-  return kind == ChipKind::tpu ? "tpu" : kind == ChipKind::gpu ? "gpu" : "host";
-}
-std::string_view to_string(LinkScope scope) {
-  return scope == LinkScope::slice ? "slice" : scope == LinkScope::node ? "node" : "cluster";
-}
-std::string_view to_string(SliceShape shape) { return shape == SliceShape::torus ? "torus" : "nodes"; }
+std::string_view to_string(ChipKind kind) { return base::text_of(kind); }
+std::string_view to_string(LinkScope scope) { return base::text_of(scope); }
+std::string_view to_string(SliceShape shape) { return base::text_of(shape); }
 
 std::string to_text(const Sizes& sizes) {
   std::string text;

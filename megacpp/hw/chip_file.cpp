@@ -85,7 +85,7 @@ class ChipReader {
     for (const auto& entry : node) {
       const std::string& word = entry.first.Scalar();
       const std::string path = section.empty() ? word : section + "." + word;
-      if (const FileKey<Chip>* key = find_chip_key(path)) {
+      if (const FileKey* key = find_chip_key(path)) {
         assign(*key, path, chip_, {entry.second, source});
       } else if (!words_of(path).empty()) {
         read_section(entry.second, path, source);
@@ -175,7 +175,7 @@ class ChipReader {
   }
 
   template <typename Record>
-  void assign(const FileKey<Record>& key, const std::string& path, Record& record, const Given& written) {
+  void assign(const FileKey& key, const std::string& path, Record& record, const Given& written) {
     const Given given = key.is_fact ? given_of(path, written) : written;
     FileValue value;
     std::string text;
@@ -188,7 +188,7 @@ class ChipReader {
       if (!schema::contains(key.range, value.member(key.kind)))
         refuse_value(key, path, given.node, schema::next_step(key, value.member(key.kind)));
     }
-    if (!key.store(record, value)) refuse_value(key, path, given.node, schema::meaning_of(key));
+    if (!store(record, key, value)) refuse_value(key, path, given.node, schema::meaning_of(key));
     if (key.is_fact) add_fact(path, text, given.source);
   }
 
@@ -220,8 +220,8 @@ class ChipReader {
     for (const auto& entry : item) {
       const std::string& word = entry.first.Scalar();
       Words known = {"source"};
-      const FileKey<Link>* key = nullptr;
-      for (const FileKey<Link>& each : link_keys()) {
+      const FileKey* key = nullptr;
+      for (const FileKey& each : link_keys()) {
         if (each.path == word) key = &each;
         known.push_back(each.path);
       }

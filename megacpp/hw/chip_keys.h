@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of a chip file as tables of the schema's records: kind, range, meaning, and where a value is stored.
-// Reading, checking, suggestions and the table in docs/hardware.md come from these; none of them names a key itself.
+// The keys of a chip file as a table, made of the members of a chip (chip_fields.h): kind, range, meaning, and where a
+// value is stored. Reading, checking, suggestions and the table in docs/hardware.md come from it; none of them names a
+// key itself.
 #pragma once
 
 #include <span>
@@ -25,21 +26,23 @@ struct FileValue {
   schema::Member member(schema::Kind kind);
 };
 
-template <typename Record>
 struct FileKey : schema::KeySpec {
-  /// False for a value that is of the kind and in the range, and still none.
-  bool (*store)(Record& record, const FileValue& value);
   /// A number, or numbers, that must have a source: a fact of the chip.
   bool is_fact = false;
 };
 
+/// In the member that is meant by the key, of a Chip or a Link. False for a value that is of the kind and in the range,
+/// and still none.
+template <typename Record>
+bool store(Record& record, const FileKey& key, const FileValue& value);
+
 /// Paths from the top of the file: "memory.usable".
-std::span<const FileKey<Chip>> chip_keys();
+std::span<const FileKey> chip_keys();
 /// Of an item of the list `links`: "scope".
-std::span<const FileKey<Link>> link_keys();
+std::span<const FileKey> link_keys();
 
 /// Null for a path that is no key.
-const FileKey<Chip>* find_chip_key(std::string_view path);
+const FileKey* find_chip_key(std::string_view path);
 /// The words that may follow `section` ("" for the file, "tiles.rows"); none where it is no section.
 std::vector<std::string> words_of(std::string_view section);
 

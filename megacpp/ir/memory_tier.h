@@ -32,4 +32,12 @@ std::span<const MemoryTier> all_tiers();
 inline const MemoryTier& record(Tier tier) { return all_tiers()[static_cast<size_t>(tier)]; }
 std::optional<Tier> parse_tier(std::string_view name);
 
+// The same for records (base/record.h).
+inline std::string_view text_of(Tier tier) { return record(tier).name; }
+inline bool read_text(std::string_view name, Tier& tier) {
+  const std::optional<Tier> known = parse_tier(name);
+  if (known) tier = *known;
+  return known.has_value();
+}
+
 }  // namespace megacpp::ir

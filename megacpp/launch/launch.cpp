@@ -157,7 +157,7 @@ fit::Assumptions Launch::agreed_assumptions() {
   agreement_.same_inputs(chip_fields(assumptions.slice.chip));
   assumptions.hosts = planned_hosts(hosts);
   const auto share = [&](const char* what, std::vector<catalog::Sample>& peaks) {
-    peaks = samples_of(agreement_.from_coordinator(what, [&] { return samples_text(peaks); }));
+    peaks = fact_of<std::vector<catalog::Sample>>(agreement_.from_coordinator(what, [&] { return fact_text(peaks); }));
   };
   share("measured peaks", assumptions.peaks);
   if (assumptions.unrolled) share("measured peaks of unrolled blocks", assumptions.unrolled->peaks);
@@ -187,9 +187,9 @@ std::optional<catalog::Remembered> Launch::remembered_start() {
 void Launch::start_where_remembered() {
   const std::string start = agreement_.from_coordinator("remembered start", [&] {
     const std::optional<catalog::Remembered> known = remembered_start();
-    return known ? start_text({.start = *known->start, .ran = started_text(*known)}) : "";
+    return known ? fact_text(RememberedStart{.start = *known->start, .ran = started_text(*known)}) : "";
   });
-  if (!start.empty()) take_remembered(start_of(start));
+  if (!start.empty()) take_remembered(fact_of<RememberedStart>(start));
 }
 
 void Launch::take_remembered(const RememberedStart& remembered) {
@@ -290,10 +290,10 @@ void Launch::follow_down() {
 }
 
 catalog::OomReport Launch::share_report(const memory::OutOfMemory* own) {
-  const std::string text = agreement_.first_of("report of the failure",
-                                               own != nullptr ? report_text(make_report(*estimate_, *own, {})) : "");
+  const std::string text =
+      agreement_.first_of("report of the failure", own != nullptr ? fact_text(make_report(*estimate_, *own, {})) : "");
   MEGACPP_CHECK(!text.empty()) << "a process ran out of memory without a report";
-  return report_of(text);
+  return fact_of<catalog::OomReport>(text);
 }
 
 // What failed on one process bounds all: the least ceiling counts.

@@ -60,7 +60,7 @@ void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate,
 void remember_failure(catalog::Catalog& catalog, const fit::Estimate& estimate, size_t rung,
                       const catalog::OomReport& report) {
   catalog::Outcome outcome = predicted_outcome(estimate, rung);
-  outcome.ending = catalog::Ending::fails;
+  outcome.fits = false;
   outcome.oom_class = report.oom_class;
   outcome.phase = report.step >= 0 ? "run " + memory::steps_text(report.first_step, report.step) : report.phase;
   if (!report.chip.empty()) outcome.chip = report.chip;

@@ -17,23 +17,17 @@ namespace megacpp::launch {
 std::string rates_text(const hw::HostRates& rates);
 hw::HostRates rates_of(const std::string& text);
 
-std::string samples_text(const std::vector<catalog::Sample>& samples);
-std::vector<catalog::Sample> samples_of(const std::string& text);
-
 /// Where an earlier launch went on that did not fit as requested.
 struct RememberedStart {
-  catalog::Start start;
-  std::string ran;  // what is remembered of it, in words
+  catalog::Start start = {};
+  std::string ran = {};  // what is remembered of it, in words
 };
-std::string start_text(const RememberedStart& start);
-RememberedStart start_of(const std::string& text);
 
-/// Of memory that ran out, from whichever process it did on.
-std::string report_text(const catalog::OomReport& report);
-catalog::OomReport report_of(const std::string& text);
-
-/// Of the chips of one process, at the end of a run.
-std::string measures_text(const RunMeasures& measures);
-RunMeasures measures_of(const std::string& text);
+/// For samples (std::vector<catalog::Sample>), a RememberedStart, the report of memory that ran out
+/// (catalog::OomReport), and RunMeasures of the chips of one process.
+template <typename Fact>
+std::string fact_text(const Fact& fact);
+template <typename Fact>
+Fact fact_of(const std::string& text);
 
 }  // namespace megacpp::launch

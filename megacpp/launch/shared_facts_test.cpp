@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/errors.h"
+
 namespace megacpp::launch {
 namespace {
 
@@ -40,17 +42,17 @@ TEST(SharedFactsTest, SamplesArriveWhole) {
        .quantity = catalog::kPeakBytes,
        .parts = {{"weights", 1.0 / 3}, {"activations", 2e9}},
        .measured = 1e9 + 0.25}};
-  const std::vector<catalog::Sample> told = samples_of(samples_text(samples));
+  const std::vector<catalog::Sample> told = fact_of<std::vector<catalog::Sample>>(fact_text(samples));
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].signature, samples[0].signature);
   EXPECT_EQ(told[0].at, samples[0].at);
   EXPECT_EQ(told[0].lane, samples[0].lane);
   EXPECT_EQ(told[0].quantity, samples[0].quantity);
   ASSERT_EQ(told[0].parts.size(), 2U);
-  EXPECT_EQ(told[0].parts[0].name, "weights");
-  EXPECT_EQ(told[0].parts[0].value, 1.0 / 3);
+  EXPECT_EQ(told[0].parts[0].first, "weights");
+  EXPECT_EQ(told[0].parts[0].second, 1.0 / 3);
   EXPECT_EQ(told[0].measured, samples[0].measured);
-  EXPECT_TRUE(samples_of(samples_text({})).empty());
+  EXPECT_TRUE(fact_of<std::vector<catalog::Sample>>("[]").empty());
 }
 
 TEST(SharedFactsTest, AStartArrivesWhole) {
@@ -59,7 +61,7 @@ TEST(SharedFactsTest, AStartArrivesWhole) {
                                         .settings = {{"train.batch", "4"}, {"train.micro_steps", "2"}},
                                         .reasons = {"rung 1 batch fits"}},
                               .ran = "it ran at rung 2"};
-  const RememberedStart told = start_of(start_text(start));
+  const RememberedStart told = fact_of<RememberedStart>(fact_text(start));
   EXPECT_EQ(told.start.at, start.start.at);
   EXPECT_EQ(told.start.rung, 2);
   EXPECT_EQ(told.start.settings, start.start.settings);
@@ -88,7 +90,7 @@ TEST(SharedFactsTest, MeasuresOfProcessesMeet) {
   second.counters.device_to_host = {.count = 1, .bytes = 16};
   second.parts = runtime::StepParts{.arithmetic = 0.1};
   RunMeasures all;
-  for (const RunMeasures& own : {first, second}) add_measures(all, measures_of(measures_text(own)));
+  for (const RunMeasures& own : {first, second}) add_measures(all, fact_of<RunMeasures>(fact_text(own)));
   ASSERT_EQ(all.chips.size(), 2U);
   EXPECT_EQ(all.chips[0].chip, 1) << "fewer bytes are free there";
   EXPECT_EQ(all.chips[0].memory, second.chips[0].memory);
@@ -102,6 +104,11 @@ TEST(SharedFactsTest, MeasuresOfProcessesMeet) {
   EXPECT_EQ(all.counters.device_to_host.count, 1);
   ASSERT_TRUE(all.parts.has_value());
   EXPECT_EQ(all.parts->arithmetic, 1.0 / 3) << "of the slowest chip";
+}
+
+TEST(SharedFactsTest, WhatIsNotAsWrittenIsADefect) {
+  for (const char* text : {"{}", "[]", R"({"start":{},"ran":""})", R"({"start":3,"ran":"it ran"})", "{"})
+    EXPECT_EQ(testing_support::error_of([&] { fact_of<RememberedStart>(text); }).code(), base::Code::E9001) << text;
 }
 
 }  // namespace

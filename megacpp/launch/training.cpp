@@ -271,10 +271,10 @@ class Attempt {
   void measure() {
     trained_.measures = measures_of(*trained_.started.run);
     if (launch_.agreement().is_alone()) return;
-    const std::string own = measures_text(trained_.measures);
+    const std::string own = fact_text(trained_.measures);
     trained_.measures = {};
     for (const std::string& text : launch_.agreement().of_all("measures of the run", own))
-      add_measures(trained_.measures, measures_of(text));
+      add_measures(trained_.measures, fact_of<RunMeasures>(text));
   }
 
   // The chip that makes the metrics may be another process's; and another may have run out of memory in this step.

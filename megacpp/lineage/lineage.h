@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "megacpp/base/json.h"
+#include "megacpp/base/record.h"
 
 namespace megacpp::lineage {
 
@@ -46,25 +47,22 @@ struct Lineage {
   bool operator==(const Lineage&) const = default;
 };
 
-// One list of members for both directions: a visitor writes or reads each. A record that embeds a lineage visits it by
-// these.
-
-template <typename Visit, typename Record>
-void visit_fact(const Visit& visit, Record& fact) {
+template <typename Visit, base::Is<Fact> Self>
+void visit_fields(const Visit& visit, Self& fact) {
   visit("name", fact.name);
   visit("value", fact.value);
 }
 
-template <typename Visit, typename Record>
-void visit_drift(const Visit& visit, Record& drift) {
+template <typename Visit, base::Is<Drift> Self>
+void visit_fields(const Visit& visit, Self& drift) {
   visit("name", drift.name);
   visit("documented", drift.documented);
   visit("live", drift.live);
   visit("fix", drift.fix);
 }
 
-template <typename Visit, typename Record>
-void visit_lineage(const Visit& visit, Record& lineage) {
+template <typename Visit, base::Is<Lineage> Self>
+void visit_fields(const Visit& visit, Self& lineage) {
   visit("lock_file", lineage.lock_file);
   visit("unread", lineage.unread);
   visit("documented", lineage.documented);

@@ -1,29 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The members of a receipt as JSON has them, each with its name and documentation: the one list that the writer, the
-// reader and the JSON Schema are made of (base/json_record.h). For .cpp files.
+// reader and the JSON Schema are made of (base/record.h). For .cpp files.
 #pragma once
 
-#include <concepts>
-#include <string_view>
-#include <type_traits>
-
+#include "megacpp/base/record.h"
 #include "megacpp/catalog/oom_report_fields.h"
 #include "megacpp/receipt/answers.h"
 #include "megacpp/receipt/receipt.h"
 
 namespace megacpp::receipt {
 
-inline std::string_view text_of(EndingKind kind) { return ending_name(kind); }
-inline bool read_text(std::string_view text, EndingKind& kind) {
-  const std::optional<EndingKind> named = ending_named(text);
-  kind = named.value_or(kind);
-  return named.has_value();
-}
-
-template <typename Self, typename Record>
-concept Is = std::same_as<std::remove_const_t<Self>, Record>;
-
-template <typename Visit, Is<Failure> Self>
+template <typename Visit, base::Is<Failure> Self>
 void visit_fields(const Visit& visit, Self& failure) {
   visit("code", failure.code, "of docs/errors.md");
   visit("where", failure.where);
@@ -39,7 +26,7 @@ void visit_fields(const Visit& visit, Self& failure) {
   visit("injected", failure.is_injected, "the recipe had asked for it");
 }
 
-template <typename Visit, Is<Ending> Self>
+template <typename Visit, base::Is<Ending> Self>
 void visit_fields(const Visit& visit, Self& ending) {
   visit("kind", ending.kind, "how the run ended");
   visit("started_at", ending.started_at, "UTC");
@@ -50,7 +37,7 @@ void visit_fields(const Visit& visit, Self& ending) {
   visit("failure", ending.failure, "the error that ended it");
 }
 
-template <typename Visit, Is<Hardware> Self>
+template <typename Visit, base::Is<Hardware> Self>
 void visit_fields(const Visit& visit, Self& hardware) {
   visit("name", hardware.name, "with the limits and faults of the recipe");
   visit("topology", hardware.topology, "the slice");
@@ -61,7 +48,7 @@ void visit_fields(const Visit& visit, Self& hardware) {
   visit("chip", hardware.chip, "what each chip is");
 }
 
-template <typename Visit, Is<Model> Self>
+template <typename Visit, base::Is<Model> Self>
 void visit_fields(const Visit& visit, Self& model) {
   visit("name", model.name);
   visit("family", model.family, "dense, sparse (experts) or hybrid (Mamba-2 or recurrent blocks)");
@@ -73,7 +60,7 @@ void visit_fields(const Visit& visit, Self& model) {
   visit("hash", model.hash, "of the whole model section of the recipe");
 }
 
-template <typename Visit, Is<BatchShape> Self>
+template <typename Visit, base::Is<BatchShape> Self>
 void visit_fields(const Visit& visit, Self& batch) {
   visit("batch", batch.batch, "sequences of a micro-step, all chips together");
   visit("sequence", batch.sequence, "tokens");
@@ -82,7 +69,7 @@ void visit_fields(const Visit& visit, Self& batch) {
   visit("data", batch.data, "what is trained on");
 }
 
-template <typename Visit, Is<Program> Self>
+template <typename Visit, base::Is<Program> Self>
 void visit_fields(const Visit& visit, Self& program) {
   visit("backend", program.backend);
   visit("lane", program.lane, "hardware, backend, who places the collectives, and loops where lanes differ by them");
@@ -99,13 +86,13 @@ void visit_fields(const Visit& visit, Self& program) {
   visit("watched", program.watched, "what looked into its steps: profile, trace, check-nans");
 }
 
-template <typename Visit, Is<Versions> Self>
+template <typename Visit, base::Is<Versions> Self>
 void visit_fields(const Visit& visit, Self& versions) {
   visit("code", versions.code, "version and content of the sources");
   visit("platform", versions.platform, "plugin and driver; empty: the backend is part of the code");
 }
 
-template <typename Visit, Is<Header> Self>
+template <typename Visit, base::Is<Header> Self>
 void visit_fields(const Visit& visit, Self& header) {
   visit("hardware", header.hardware);
   visit("model", header.model);
@@ -114,7 +101,7 @@ void visit_fields(const Visit& visit, Self& header) {
   visit("versions", header.versions);
 }
 
-template <typename Visit, Is<LineageItem> Self>
+template <typename Visit, base::Is<LineageItem> Self>
 void visit_fields(const Visit& visit, Self& item) {
   visit("name", item.name);
   visit("documented", item.documented, "in the lock file; empty: not there");
@@ -122,14 +109,14 @@ void visit_fields(const Visit& visit, Self& item) {
   visit("state", item.state, "ok, drift or missing");
 }
 
-template <typename Visit, Is<Lineage> Self>
+template <typename Visit, base::Is<Lineage> Self>
 void visit_fields(const Visit& visit, Self& lineage) {
   visit("lock_file", lineage.lock_file, "what documents the environment; empty: nothing does");
   visit("unread", lineage.unread, "why nothing could be compared with it; empty: it was");
   visit("items", lineage.items, "what launches ask for");
 }
 
-template <typename Visit, Is<Phase> Self>
+template <typename Visit, base::Is<Phase> Self>
 void visit_fields(const Visit& visit, Self& phase) {
   visit("first_step", phase.first_step, "from 0");
   visit("steps", phase.steps);
@@ -137,14 +124,14 @@ void visit_fields(const Visit& visit, Self& phase) {
   visit("seconds", phase.seconds, "without saving checkpoints");
 }
 
-template <typename Visit, Is<StepSamples> Self>
+template <typename Visit, base::Is<StepSamples> Self>
 void visit_fields(const Visit& visit, Self& samples) {
   visit("first_step", samples.first_step);
   visit("steps_each", samples.steps_each, "steps behind each sample");
   visit("seconds", samples.seconds, "of a step, mean over the steps of each sample, in order");
 }
 
-template <typename Visit, Is<Spread> Self>
+template <typename Visit, base::Is<Spread> Self>
 void visit_fields(const Visit& visit, Self& spread) {
   visit("mean", spread.mean, "seconds, as the others");
   visit("deviation", spread.deviation, "standard, of one sample");
@@ -155,7 +142,7 @@ void visit_fields(const Visit& visit, Self& spread) {
   visit("most", spread.most);
 }
 
-template <typename Visit, Is<Parts> Self>
+template <typename Visit, base::Is<Parts> Self>
 void visit_fields(const Visit& visit, Self& parts) {
   visit("arithmetic", parts.arithmetic, "seconds of a step, as the others");
   visit("memory", parts.memory);
@@ -164,14 +151,14 @@ void visit_fields(const Visit& visit, Self& parts) {
   visit("other", parts.other, "of the steady step, in none of these");
 }
 
-template <typename Visit, Is<StartPart> Self>
+template <typename Visit, base::Is<StartPart> Self>
 void visit_fields(const Visit& visit, Self& part) {
   visit("name", part.name);
   visit("seconds", part.seconds);
   visit("note", part.note, "how much of it came from where; may be empty");
 }
 
-template <typename Visit, Is<Times> Self>
+template <typename Visit, base::Is<Times> Self>
 void visit_fields(const Visit& visit, Self& times) {
   visit("compile_seconds", times.compile_seconds, "our own passes");
   visit("verify_seconds", times.verify_seconds, "of what they left");
@@ -190,7 +177,7 @@ void visit_fields(const Visit& visit, Self& times) {
   visit("data_stalls", times.data_stalls, "waits for data in the steady window");
 }
 
-template <typename Visit, Is<Mfu> Self>
+template <typename Visit, base::Is<Mfu> Self>
 void visit_fields(const Visit& visit, Self& mfu) {
   visit("value", mfu.value, "of the steady window");
   visit("model_flops", mfu.model_flops, "of a step");
@@ -199,31 +186,31 @@ void visit_fields(const Visit& visit, Self& mfu) {
   visit("formula", mfu.formula);
 }
 
-template <typename Visit, Is<Regime> Self>
+template <typename Visit, base::Is<Regime> Self>
 void visit_fields(const Visit& visit, Self& regime) {
   visit("name", regime.name, "what bounds a step");
   visit("because", regime.because);
 }
 
-template <typename Visit, Is<Losses> Self>
+template <typename Visit, base::Is<Losses> Self>
 void visit_fields(const Visit& visit, Self& losses) {
   visit("first", losses.first);
   visit("last", losses.last);
 }
 
-template <typename Visit, Is<Count> Self>
+template <typename Visit, base::Is<Count> Self>
 void visit_fields(const Visit& visit, Self& count) {
   visit("what", count.what);
   visit("count", count.count);
 }
 
-template <typename Visit, Is<Transfer> Self>
+template <typename Visit, base::Is<Transfer> Self>
 void visit_fields(const Visit& visit, Self& transfer) {
   visit("count", transfer.count);
   visit("bytes", transfer.bytes);
 }
 
-template <typename Visit, Is<DeviceCounters> Self>
+template <typename Visit, base::Is<DeviceCounters> Self>
 void visit_fields(const Visit& visit, Self& counters) {
   visit("compiles", counters.compiles, "by cause");
   visit("cache_hits", counters.cache_hits, "programs that were compiled before");
@@ -233,20 +220,20 @@ void visit_fields(const Visit& visit, Self& counters) {
   visit("device_to_host", counters.device_to_host);
 }
 
-template <typename Visit, Is<SteadyCounters> Self>
+template <typename Visit, base::Is<SteadyCounters> Self>
 void visit_fields(const Visit& visit, Self& counters) {
   visit("programs_made", counters.programs_made, "compiled, or taken from a cache");
   visit("host_syncs", counters.host_syncs, "beside those that fetch metrics, save, or are the path's own");
 }
 
-template <typename Visit, Is<Fallback> Self>
+template <typename Visit, base::Is<Fallback> Self>
 void visit_fields(const Visit& visit, Self& fallback) {
   visit("op", fallback.op);
   visit("reason", fallback.reason);
   visit("count", fallback.count, "nodes that run so");
 }
 
-template <typename Visit, Is<Counters> Self>
+template <typename Visit, base::Is<Counters> Self>
 void visit_fields(const Visit& visit, Self& counters) {
   visit("devices", counters.devices, "of the whole run");
   visit("steady", counters.steady, "what should be 0 in the steady window");
@@ -254,14 +241,14 @@ void visit_fields(const Visit& visit, Self& counters) {
   visit("throttled", counters.throttled, "times that a core was slowed down since step 0");
 }
 
-template <typename Visit, Is<MemoryItem> Self>
+template <typename Visit, base::Is<MemoryItem> Self>
 void visit_fields(const Visit& visit, Self& item) {
   visit("role", item.role);
   visit("family", item.family, "letter of the block; empty: outside blocks");
   visit("bytes", item.bytes, "at the peak");
 }
 
-template <typename Visit, Is<ChipGroup> Self>
+template <typename Visit, base::Is<ChipGroup> Self>
 void visit_fields(const Visit& visit, Self& group) {
   visit("chip", group.chip, "the first of them");
   visit("chips", group.chips, "alike");
@@ -273,7 +260,7 @@ void visit_fields(const Visit& visit, Self& group) {
   visit("items", group.items, "by role and family, padding left out");
 }
 
-template <typename Visit, Is<ChipPeak> Self>
+template <typename Visit, base::Is<ChipPeak> Self>
 void visit_fields(const Visit& visit, Self& chip) {
   visit("chip", chip.chip);
   visit("place", chip.place);
@@ -284,20 +271,20 @@ void visit_fields(const Visit& visit, Self& chip) {
   visit("measured_host_bytes", chip.measured_host_bytes);
 }
 
-template <typename Visit, Is<FamilyMemory> Self>
+template <typename Visit, base::Is<FamilyMemory> Self>
 void visit_fields(const Visit& visit, Self& memory) {
   visit("family", memory.family, "letter of the block; empty: outside blocks");
   visit("bytes", memory.bytes, "by part of the step, in order; of each part where most bytes are alive");
 }
 
-template <typename Visit, Is<HostBytes> Self>
+template <typename Visit, base::Is<HostBytes> Self>
 void visit_fields(const Visit& visit, Self& host) {
   visit("offloaded_bytes", host.offloaded_bytes, "in pinned memory");
   visit("snapshot_bytes", host.snapshot_bytes, "that checkpoints are written from");
   visit("limit_bytes", host.limit_bytes, "that it had free for both");
 }
 
-template <typename Visit, Is<Memory> Self>
+template <typename Visit, base::Is<Memory> Self>
 void visit_fields(const Visit& visit, Self& memory) {
   visit("planned", memory.planned, "chips that are planned alike, least free bytes first");
   visit("host", memory.host, "planned beside the chips, of the host that needs most; 0 where chips are in its memory");
@@ -306,7 +293,7 @@ void visit_fields(const Visit& visit, Self& memory) {
   visit("measured", memory.measured, "each chip of this process");
 }
 
-template <typename Visit, Is<Collective> Self>
+template <typename Visit, base::Is<Collective> Self>
 void visit_fields(const Visit& visit, Self& collective) {
   visit("stage", collective.stage, "of the pipeline");
   visit("axes", collective.axes);
@@ -315,7 +302,7 @@ void visit_fields(const Visit& visit, Self& collective) {
   visit("bytes", collective.bytes, "that it sends in a step");
 }
 
-template <typename Visit, Is<ExpertLoad> Self>
+template <typename Visit, base::Is<ExpertLoad> Self>
 void visit_fields(const Visit& visit, Self& load) {
   visit("block", load.block);
   visit("share", load.share, "of the block's requests, by expert");
@@ -323,7 +310,7 @@ void visit_fields(const Visit& visit, Self& load) {
   visit("dropped", load.dropped, "requests beyond capacity");
 }
 
-template <typename Visit, Is<Ladder> Self>
+template <typename Visit, base::Is<Ladder> Self>
 void visit_fields(const Visit& visit, Self& ladder) {
   visit("rung", ladder.rung, "it ran at; 0: as requested");
   visit("changes", ladder.changes, "what the ladder set");
@@ -331,23 +318,23 @@ void visit_fields(const Visit& visit, Self& ladder) {
   visit("tried", ladder.tried, "every reduction, with its outcome");
 }
 
-template <typename Visit, Is<Reason> Self>
+template <typename Visit, base::Is<Reason> Self>
 void visit_fields(const Visit& visit, Self& reason) {
   visit("name", reason.name);
   visit("sentence", reason.sentence);
 }
 
-template <typename Visit, Is<Verdict> Self>
+template <typename Visit, base::Is<Verdict> Self>
 void visit_fields(const Visit& visit, Self& verdict) {
   visit("reasons", verdict.reasons, "why the run may not be compared; none: it may");
 }
 
-template <typename Visit, Is<Answers> Self>
+template <typename Visit, base::Is<Answers> Self>
 void visit_fields(const Visit& visit, Self& answers) {
   for (const Question& question : five_questions()) visit(question.name, answers.*question.answer, question.text);
 }
 
-template <typename Visit, Is<Receipt> Self>
+template <typename Visit, base::Is<Receipt> Self>
 void visit_fields(const Visit& visit, Self& receipt) {
   visit("schema", receipt.schema, "version of this schema");
   visit("run", receipt.run, "name of the run directory");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/receipt/header_fields.h"
 
-#include "megacpp/base/json_record.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/receipt/fields.h"
 
 namespace megacpp::receipt {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "megacpp/base/words.h"
 #include "megacpp/catalog/oom_report.h"
 
 namespace megacpp::receipt {
@@ -28,9 +29,14 @@ enum class EndingKind : uint8_t {
   out_of_memory,  // memory that no rung of the ladder could answer for
   killed,         // the process ended without a word
 };
-/// "running", "finished", "interrupted", "failed", "out of memory", "killed"
-std::string_view ending_name(EndingKind kind);
-std::optional<EndingKind> ending_named(std::string_view name);
+constexpr auto words_of(EndingKind /*kind*/) {
+  return std::to_array<base::Word<EndingKind>>({{EndingKind::running, "running"},
+                                                {EndingKind::finished, "finished"},
+                                                {EndingKind::interrupted, "interrupted"},
+                                                {EndingKind::failed, "failed"},
+                                                {EndingKind::out_of_memory, "out of memory"},
+                                                {EndingKind::killed, "killed"}});
+}
 
 /// The error that ended a run, as its user read it.
 struct Failure {

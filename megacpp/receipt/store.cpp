@@ -9,8 +9,9 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
 #include "megacpp/base/hash.h"
-#include "megacpp/base/json_record.h"
 #include "megacpp/base/path.h"
+#include "megacpp/base/record_from_json.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/launch/run_directory.h"
 #include "megacpp/launch/runs_folder.h"
 #include "megacpp/receipt/answers.h"
@@ -162,9 +163,10 @@ Receipt receipt_from(const std::string& text, const std::string& where) {
   json.erase("checksum");
   if (written != checksum_of(json)) refuse_receipt(where, "a content that was changed after it was written");
   Receipt receipt;
-  base::read_record(json, receipt, "", [&](const std::string& path, std::string_view wanted) {
+  const auto refuse = [&](const std::string& path, std::string_view wanted) {
     refuse_receipt(where, fmt::format("{} that is not {}", path.empty() ? "a value" : path, wanted));
-  });
+  };
+  base::read_record(json, receipt, "", {.on_mismatch = refuse});
   receipt.schema = schema;
   forget_unknown_times(receipt.times);
   return concluded(std::move(receipt));

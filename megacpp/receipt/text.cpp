@@ -163,7 +163,7 @@ std::string versions_text(const Header& header) {
 
 std::string to_text(const Ending& ending) {
   std::string text =
-      fmt::format("{} after {} of {} steps", ending_name(ending.kind), ending.steps, ending.requested_steps);
+      fmt::format("{} after {} of {} steps", base::text_of(ending.kind), ending.steps, ending.requested_steps);
   if (ending.first_step > 0) text += fmt::format(", the first {} by the run it goes on with", ending.first_step);
   if (!ending.started_at.empty()) text += ", started " + ending.started_at;
   if (!ending.ended_at.empty()) text += ", ended " + ending.ended_at;

@@ -35,18 +35,6 @@ TEST(ReceiptTextTest, AnEndingSaysHowFarItCame) {
             "ended 2026-11-16T21:46:12Z");
 }
 
-TEST(ReceiptTextTest, EndingsHaveNamesThatAreReadBack) {
-  std::set<std::string_view> names;
-  for (auto kind = static_cast<int>(EndingKind::running); kind <= static_cast<int>(EndingKind::killed); ++kind) {
-    const std::string_view name = ending_name(static_cast<EndingKind>(kind));
-    EXPECT_EQ(ending_named(name), static_cast<EndingKind>(kind));
-    names.insert(name);
-  }
-  EXPECT_EQ(names.size(), 6U);
-  EXPECT_EQ(ending_name(EndingKind::out_of_memory), "out of memory");
-  EXPECT_FALSE(ending_named("exploded"));
-}
-
 TEST(ReceiptTextTest, AFailureIsItsCodePlaceAndWhatWasGot) {
   EXPECT_EQ(to_text(Failure{.code = "E1003", .where = "r.yaml:3", .got = "0"}), "E1003 r.yaml:3: 0");
   EXPECT_EQ(to_text(Failure{.code = "E2004", .got = "12.00 GiB", .oom_class = "runtime allocation"}),

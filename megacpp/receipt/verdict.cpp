@@ -23,7 +23,7 @@ std::string early_sentence(const Receipt& receipt) {
   const std::string code = ending.failure ? " with " + ending.failure->code : "";
   const bool goes_on = ending.kind == EndingKind::running;
   return fmt::format("The run {}{} after {} of {} steps.",
-                     goes_on ? "goes on" : fmt::format("ended early ({})", ending_name(ending.kind)), code,
+                     goes_on ? "goes on" : fmt::format("ended early ({})", base::text_of(ending.kind)), code,
                      ending.steps, ending.requested_steps);
 }
 

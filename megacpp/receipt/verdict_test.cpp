@@ -66,7 +66,7 @@ TEST(VerdictTest, EveryEndingButTheLastStepIsEarly) {
                                 EndingKind::out_of_memory, EndingKind::killed}) {
     Receipt receipt = clean_receipt();
     receipt.ending.kind = kind;
-    EXPECT_FALSE(verdict_of(receipt).is_comparable()) << ending_name(kind);
+    EXPECT_FALSE(verdict_of(receipt).is_comparable()) << base::text_of(kind);
   }
 }
 

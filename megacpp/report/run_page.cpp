@@ -46,7 +46,7 @@ std::vector<std::string> row_of(const RunRecord& run) {
   const receipt::Times& times = receipt.times;
   const std::optional<double>& loss = receipt.losses.last;
   return {run.name,
-          std::string(receipt::ending_name(receipt.ending.kind)),
+          std::string(base::text_of(receipt.ending.kind)),
           fmt::format("{}/{}", receipt.ending.steps, receipt.ending.requested_steps),
           loss ? fmt::format("{:.4f}", *loss) : "",
           times.spread ? human_seconds(times.spread->median) : "",

@@ -30,8 +30,7 @@ std::vector<std::string> entry_row(const catalog::Entry& entry) {
     return row;
   }
   const catalog::Outcome& last = entry.outcomes.back();
-  row.push_back(shown(std::string(catalog::ending_name(last.ending)) +
-                      (last.oom_class.empty() ? "" : " (" + last.oom_class + ")")));
+  row.push_back(shown(std::string(last.ending()) + (last.oom_class.empty() ? "" : " (" + last.oom_class + ")")));
   row.push_back(known_bytes(last.predicted_bytes));
   row.push_back(known_bytes(last.measured_bytes));
   row.push_back(known_seconds(last.measured_seconds));

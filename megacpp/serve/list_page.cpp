@@ -16,13 +16,9 @@ namespace {
 
 using receipt::EndingKind;
 
-constexpr EndingKind kEndings[] = {EndingKind::running, EndingKind::finished,      EndingKind::interrupted,
-                                   EndingKind::failed,  EndingKind::out_of_memory, EndingKind::killed};
-
 /// Of a run that is not read only the name is known.
 bool matches(const RunSummary& run, const ListQuery& query) {
-  if (!query.ending.empty() &&
-      (!run.is_read || !run.problem.empty() || receipt::ending_name(run.ending) != query.ending))
+  if (!query.ending.empty() && (!run.is_read || !run.problem.empty() || base::text_of(run.ending) != query.ending))
     return false;
   const std::string words =
       fmt::format("{}\n{}\n{}\n{}\n{}", run.name, run.model, run.topology, run.verdict, run.problem);
@@ -32,7 +28,7 @@ bool matches(const RunSummary& run, const ListQuery& query) {
 std::string ending_html(const RunSummary& run) {
   if (!run.is_read) return "reading";
   if (!run.problem.empty()) return "<span class=\"problem\">" + shown(run.problem) + "</span>";
-  return shown(receipt::ending_name(run.ending));
+  return shown(base::text_of(run.ending));
 }
 
 std::vector<std::string> row_of(const RunSummary& run) {
@@ -86,11 +82,9 @@ std::string page_link(ListQuery query, size_t page, const char* label) {
 
 std::string filter_html(const ListQuery& query) {
   std::string options = "<option value=\"\">any state</option>";
-  for (const EndingKind kind : kEndings) {
-    const std::string_view name = receipt::ending_name(kind);
+  for (const std::string& name : base::all_words<EndingKind>())
     options += fmt::format("<option value=\"{0}\"{1}>{0}</option>", name,
                            query.ending == name ? " selected=\"selected\"" : "");
-  }
   return fmt::format(
       "<form action=\"/\" method=\"get\" role=\"search\">\n<label for=\"filter\">Filter</label>\n"
       "<input id=\"filter\" type=\"search\" name=\"q\" value=\"{}\" placeholder=\"name, model, verdict\"/>\n"

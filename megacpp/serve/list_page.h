@@ -15,7 +15,7 @@ namespace megacpp::serve {
 /// Which rows of the list are asked for.
 struct ListQuery {
   std::string text = {};    // that a row must have somewhere, in any case; empty: every row
-  std::string ending = {};  // as receipt::ending_name; empty: any
+  std::string ending = {};  // as base::text_of has it; empty: any
   size_t page = 1;
 };
 /// Of "?q=...&ending=...&page=...". What is no number of a page is the first.

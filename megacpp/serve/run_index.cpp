@@ -154,7 +154,7 @@ RunSummary RunIndex::settled(const Cached& cached, const std::filesystem::path& 
   RunSummary summary = cached.summary;
   if (!cached.says_running) return summary;
   summary.ending = is_live(run) ? EndingKind::running : EndingKind::killed;
-  summary.stamp += receipt::ending_name(summary.ending);
+  summary.stamp += base::text_of(summary.ending);
   return summary;
 }
 

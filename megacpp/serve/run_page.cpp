@@ -30,7 +30,7 @@ std::string state_banner(const Receipt& receipt) {
   if (is_running(receipt)) return banner("running", Tone::good);
   const Tone tone = receipt.verdict.is_comparable() ? Tone::good : Tone::bad;
   std::string text =
-      banner(fmt::format("{}, {}", receipt::ending_name(receipt.ending.kind), receipt::to_text(receipt.verdict)), tone);
+      banner(fmt::format("{}, {}", base::text_of(receipt.ending.kind), receipt::to_text(receipt.verdict)), tone);
   for (const receipt::Reason& reason : receipt.verdict.reasons) text += paragraph(reason.sentence);
   if (const std::optional<receipt::Failure>& failure = receipt.ending.failure)
     text += paragraph(fmt::format("{} {}: {}. Next: {}", failure->code, failure->where, failure->got, failure->next));

@@ -6,13 +6,14 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
-#include "megacpp/base/json_record.h"
 #include "megacpp/base/path.h"
+#include "megacpp/base/record_from_json.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/launch/runs_folder.h"
 
 namespace megacpp::sweep {
 
-// As the file has them (base/json_record.h).
+// As the file has them (base/record.h).
 struct TrialLine {
   int64_t value = -1;
   int64_t repeat = -1;
@@ -28,8 +29,7 @@ struct SweepLines {
   std::vector<TrialLine> trials = {};
 };
 
-template <typename Visit, typename Self>
-requires std::is_same_v<std::remove_const_t<Self>, TrialLine>
+template <typename Visit, base::Is<TrialLine> Self>
 void visit_fields(const Visit& visit, Self& line) {
   visit("value", line.value, "of the axis, from 0");
   visit("repeat", line.repeat, "from 0");
@@ -38,8 +38,7 @@ void visit_fields(const Visit& visit, Self& line) {
   visit("error", line.error);
 }
 
-template <typename Visit, typename Self>
-requires std::is_same_v<std::remove_const_t<Self>, SweepLines>
+template <typename Visit, base::Is<SweepLines> Self>
 void visit_fields(const Visit& visit, Self& lines) {
   visit("axis", lines.axis, "a recipe key");
   visit("values", lines.values);
@@ -85,9 +84,10 @@ std::optional<Sweep> read_sweep(const std::filesystem::path& folder) {
   if (!base::exists(file)) return std::nullopt;
   const base::Json json = base::parse_json(base::read_file(file), base::Code::E1008, file.string());
   SweepLines lines;
-  base::read_record(json, lines, "", [&](const std::string& path, std::string_view wanted) {
+  const auto refuse = [&](const std::string& path, std::string_view wanted) {
     refuse_file(file, (path.empty() ? "a value" : path) + " that is not " + std::string(wanted));
-  });
+  };
+  base::read_record(json, lines, "", {.on_mismatch = refuse});
   if (lines.axis.empty() || lines.values.empty()) refuse_file(file, "no axis, or none with values");
   if (lines.repeats < 1 || lines.repeats > static_cast<int64_t>(kMostRepeats))
     refuse_file(file, std::to_string(lines.repeats) + " repeats");

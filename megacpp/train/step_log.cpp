@@ -3,55 +3,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <concepts>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
-#include "megacpp/base/json_record.h"
 #include "megacpp/base/path.h"
+#include "megacpp/base/record_from_json.h"
+#include "megacpp/base/record_to_json.h"
+#include "megacpp/train/fields.h"
 
 namespace megacpp::train {
-
-// Found by the types of their records: not in an anonymous namespace.
-
-template <typename Visit, typename Self>
-requires std::same_as<std::remove_const_t<Self>, ExpertShares>
-void visit_fields(const Visit& visit, Self& block) {
-  visit("block", block.block);
-  visit("share", block.share);
-  visit("dropped", block.dropped);
-  if constexpr (std::is_const_v<Self>) visit("imbalance", block.imbalance());  // of the shares, for readers of the log
-}
-
-template <typename Visit, typename Self>
-requires std::same_as<std::remove_const_t<Self>, StepReport>
-void visit_fields(const Visit& visit, Self& report) {
-  visit("step", report.step);
-  visit("loss", report.loss);
-  visit("cross_entropy", report.cross_entropy);
-  visit("grad_norm", report.grad_norm);
-  visit("learning_rate", report.learning_rate);
-  visit("steps", report.steps);
-  visit("seconds", report.seconds);
-  visit("tokens", report.tokens);
-  visit("balance", report.balance);
-  visit("dropped", report.dropped);
-  visit("experts", report.experts);
-  visit("data_stalls", report.data_stalls.count);
-  visit("data_stall_seconds", report.data_stalls.seconds);
-  visit("step_seconds", report.step_seconds);
-  visit("saving_seconds", report.saving_seconds);
-  visit("host_syncs", report.host_syncs);
-  visit("programs_made", report.programs_made);
-  visit("peak_bytes", report.peak_bytes);
-  visit("peak_chip", report.peak_chip);
-  visit("busy_seconds", report.busy_seconds);
-  visit("busy_chip", report.busy_chip);
-  visit("logged_at", report.logged_at);
-}
 
 namespace {
 
@@ -81,15 +43,15 @@ bool is_plausible(const StepReport& report) {
 
 }  // namespace
 
-std::string line_of(const StepReport& report) { return base::to_text(base::record_json(report)) + "\n"; }
+std::string line_of(const StepReport& report) { return base::record_text(report) + "\n"; }
 
 std::optional<StepReport> report_of(std::string_view line) {
   bool is_sound = true;
   StepReport report{.step = -1};
   try {
     const base::Json json = base::parse_json(line, base::Code::E1008, "a line of a log");
-    is_sound = base::read_record(json, report, "", [&](const std::string&, std::string_view) { is_sound = false; }) &&
-               is_sound;
+    const auto on_mismatch = [&](const std::string&, std::string_view) { is_sound = false; };
+    base::read_record(json, report, "", {.on_mismatch = on_mismatch});
   } catch (const base::Error&) {
     return std::nullopt;
   }

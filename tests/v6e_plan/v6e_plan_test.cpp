@@ -146,11 +146,11 @@ std::string largest_correction(const std::vector<catalog::Sample>& samples, cons
   const catalog::Correction correction = catalog::correction_by_others(samples, judged.signature);
   std::string role;
   double largest = 0;
-  for (const catalog::Part& part : judged.parts) {
-    const double change = (correction.factor_of(part.name) - 1) * part.value;
+  for (const auto& [name, value] : judged.parts) {
+    const double change = (correction.factor_of(name) - 1) * value;
     if (std::abs(change) <= std::abs(largest)) continue;
     largest = change;
-    role = part.name;
+    role = name;
   }
   return fmt::format("{} {:+.2f}", role, largest / kGiB);
 }

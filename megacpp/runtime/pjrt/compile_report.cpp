@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/runtime/pjrt/compile_report.h"
 
-#include <array>
 #include <cmath>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "megacpp/base/error.h"
+#include "megacpp/base/record_from_json.h"
+#include "megacpp/base/record_to_json.h"
 #include "megacpp/memory/out_of_memory.h"
+#include "megacpp/runtime/pjrt/compile_report_fields.h"
 #include "megacpp/runtime/pjrt/program.h"
 #include "megacpp/runtime/pjrt/status.h"
 #include "megacpp/runtime/pjrt/step_module.h"
@@ -16,8 +16,6 @@
 
 namespace megacpp::runtime::pjrt {
 namespace {
-
-using base::Json;
 
 void describe_devices(const std::vector<DeviceDescription>& devices, CompileReport& report) {
   report.devices = static_cast<int64_t>(devices.size());
@@ -105,85 +103,21 @@ void compile_for_devices(const Plugin& plugin, const CompileRequest& request, Co
       request.mesh, report);
 }
 
-// ---- As text between processes ----
-
-using MemoryField = std::pair<const char*, int64_t CompiledMemory::*>;
-constexpr std::array<MemoryField, 11> kMemoryFields = {{{"argument", &CompiledMemory::argument},
-                                                        {"output", &CompiledMemory::output},
-                                                        {"alias", &CompiledMemory::alias},
-                                                        {"temp", &CompiledMemory::temp},
-                                                        {"peak", &CompiledMemory::peak},
-                                                        {"code", &CompiledMemory::code},
-                                                        {"host_argument", &CompiledMemory::host_argument},
-                                                        {"host_output", &CompiledMemory::host_output},
-                                                        {"host_alias", &CompiledMemory::host_alias},
-                                                        {"host_temp", &CompiledMemory::host_temp},
-                                                        {"host_code", &CompiledMemory::host_code}}};
-
 // Far above any chip, so that sums of all parts stay numbers.
 constexpr int64_t kLargestAccount = 1'000'000'000'000'000;
 // Constants count in the peak and in no part of what is needed; those of a training step are small.
 constexpr int64_t kMostConstants = int64_t{16} << 20;
 
-Json json_of(const CompiledMemory& memory) {
-  Json fields = Json::object();
-  for (const auto& [name, field] : kMemoryFields) fields[std::string(name)] = memory.*field;
-  return fields;
-}
-
-Json json_of(const XlaCollective& each) {
-  return {{"kind", each.kind},   {"axes", each.axes},         {"parts", each.parts}, {"bytes_per_call", each.bytes},
-          {"calls", each.calls}, {"at_least", each.at_least}, {"name", each.name},   {"op_name", each.op_name}};
-}
-
-/// A member that must be there. The process that wrote the report had a plugin in it, which may have damaged it.
-const Json& member_at(const Json& object, std::string_view key) {
-  const Json* const member = base::find_member(object, key);
-  MEGACPP_REQUIRE(member != nullptr, E3202,
-                  ({.where = "the report of the process that compiled",
-                    .got = "no member '" + std::string(key) + "'",
-                    .wanted = "a whole report",
-                    .next = "compile again; if it stays, try another version of the plugin"}));
-  return *member;
-}
-
-/// What `as` reads from such a member.
-template <typename As>
-auto get(const Json& object, std::string_view key, const As& as) {
-  const Json& member = member_at(object, key);
-  const auto value = as(member);
-  MEGACPP_REQUIRE(value, E3202,
-                  ({.where = "the report of the process that compiled, " + std::string(key),
-                    .got = std::string(base::kind_name(member)),
-                    .wanted = "a whole report",
-                    .next = "compile again; if it stays, try another version of the plugin"}));
-  return *value;
-}
-std::string text_at(const Json& object, std::string_view key) { return get(object, key, base::as_text); }
-int64_t integer_at(const Json& object, std::string_view key) { return get(object, key, base::as_integer); }
-
-XlaCollective collective_of(const Json& json) {
-  return {.kind = text_at(json, "kind"),
-          .axes = text_at(json, "axes"),
-          .parts = integer_at(json, "parts"),
-          .bytes = integer_at(json, "bytes_per_call"),
-          .calls = integer_at(json, "calls"),
-          .at_least = get(json, "at_least", base::as_flag),
-          .name = text_at(json, "name"),
-          .op_name = text_at(json, "op_name")};
-}
-
-template <typename T>
-Json json_of(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
 }  // namespace
 
 std::string contradiction_in(const CompiledMemory& memory) {
-  for (const auto& [name, field] : kMemoryFields)
-    if (const int64_t bytes = memory.*field; bytes < 0 || bytes > kLargestAccount)
-      return std::string(name) + " of " + std::to_string(bytes) + " bytes";
+  std::string odd;
+  const auto check = [&odd](const char* name, int64_t bytes, const auto&... /*about*/) {
+    if (odd.empty() && (bytes < 0 || bytes > kLargestAccount))
+      odd = std::string(name) + " of " + std::to_string(bytes) + " bytes";
+  };
+  visit_fields(check, memory);
+  if (!odd.empty()) return odd;
   const int64_t needed = memory.needed();
   if (memory.alias > memory.output)
     return "alias of " + std::to_string(memory.alias) + " bytes in an output of " + std::to_string(memory.output);
@@ -211,48 +145,16 @@ CompileReport compile_in_child(const CompileRequest& request, const ChildRun& ru
   return report_from_json(base::parse_json(text, base::Code::E3202, "the child's report"));
 }
 
-base::Json to_json(const CompileReport& report) {
-  Json collectives = Json::array();
-  for (const XlaCollective& each : report.collectives) collectives.push_back(json_of(each));
-  return {{"plugin", report.plugin},
-          {"platform", report.platform},
-          {"device_kind", report.device_kind},
-          {"devices", report.devices},
-          {"memory_limit", json_of(report.memory_limit)},
-          {"memory", report.memory ? json_of(*report.memory) : Json()},
-          {"needed_bytes", json_of(report.needed_bytes())},
-          {"flops", json_of(report.flops)},
-          {"bytes_accessed", json_of(report.bytes_accessed)},
-          {"loop_factor", report.loops.factor},
-          {"loop_factor_at_least", report.loops.at_least},
-          {"collectives", std::move(collectives)},
-          {"odd_memory", report.odd_memory},
-          {"unread", report.unread},
-          {"out_of_memory", report.out_of_memory},
-          {"compile_seconds", report.compile_seconds}};
-}
+base::Json to_json(const CompileReport& report) { return base::record_json(report); }
 
+// The process that wrote the report had a plugin in it, which may have damaged it.
 CompileReport report_from_json(const base::Json& json) {
-  CompileReport report;
-  report.plugin = text_at(json, "plugin");
-  report.platform = text_at(json, "platform");
-  report.device_kind = text_at(json, "device_kind");
-  report.devices = integer_at(json, "devices");
-  if (!member_at(json, "memory_limit").is_null()) report.memory_limit = integer_at(json, "memory_limit");
-  if (const Json& memory = member_at(json, "memory"); !memory.is_null()) {
-    report.memory.emplace();
-    for (const auto& [name, field] : kMemoryFields) (*report.memory).*field = integer_at(memory, name);
-  }
-  report.flops = base::as_number(member_at(json, "flops"));
-  report.bytes_accessed = base::as_number(member_at(json, "bytes_accessed"));
-  report.loops.factor = get(json, "loop_factor", base::as_number);
-  report.loops.at_least = get(json, "loop_factor_at_least", base::as_flag);
-  for (const Json& each : member_at(json, "collectives")) report.collectives.push_back(collective_of(each));
-  report.odd_memory = text_at(json, "odd_memory");
-  report.unread = text_at(json, "unread");
-  report.out_of_memory = text_at(json, "out_of_memory");
-  report.compile_seconds = get(json, "compile_seconds", base::as_number);
-  return report;
+  return base::whole_record<CompileReport>(json, [](const std::string& path, std::string_view wanted) {
+    base::raise(base::Code::E3202, {.where = "the report of the process that compiled",
+                                    .got = path + " that is not " + std::string(wanted),
+                                    .wanted = "a whole report",
+                                    .next = "compile again; if it stays, try another version of the plugin"});
+  });
 }
 
 }  // namespace megacpp::runtime::pjrt

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
+#include "megacpp/base/record_to_json.h"
 
 namespace megacpp::runtime::plugins {
 namespace {
@@ -242,8 +242,6 @@ std::string size_text(const Bytes& bytes) {
   return fmt::format("{} bytes", *bytes);
 }
 
-base::Json json_of(const Bytes& bytes) { return bytes ? base::Json(*bytes) : base::Json(); }
-
 }  // namespace
 
 Bytes read_size(std::string_view text) {
@@ -321,37 +319,44 @@ memory::OutOfMemory out_of_memory(const OomMessage& message, const std::string& 
   return {code_of(message.cls), problem_of(message, where), std::move(facts)};
 }
 
-base::Json to_json(const OomMessage& message) {
-  base::Json largest = base::Json::array();
-  for (const OomAllocation& one : message.largest) {
-    largest.push_back({{"bytes", json_of(one.bytes)},
-                       {"unpadded", json_of(one.unpadded)},
-                       {"op_name", one.op_name},
-                       {"shape", one.shape},
-                       {"source", one.source},
-                       {"label", one.label},
-                       {"kind", one.kind}});
-  }
-  const OomSplit& split = message.split;
-  base::Json parts = {{"reserved", json_of(split.reserved)},
-                      {"program", json_of(split.program)},
-                      {"arguments", json_of(split.arguments)},
-                      {"output", json_of(split.output)},
-                      {"temp", json_of(split.temp)},
-                      {"temp_unpadded", json_of(split.temp_unpadded)},
-                      {"temp_padded", json_of(split.temp_padded)},
-                      {"fragmentation", json_of(split.fragmentation)}};
-  return {{"class", oom_class_name(message.cls)},
-          {"code", base::code_name(code_of(message.cls))},
-          {"memory_space", message.memory_space},
-          {"used", json_of(message.used)},
-          {"limit", json_of(message.limit)},
-          {"exceeded", json_of(message.exceeded)},
-          {"device", message.device},
-          {"program", message.program},
-          {"split", std::move(parts)},
-          {"largest", std::move(largest)},
-          {"text", message.text}};
+template <typename Visit, base::Is<OomAllocation> Self>
+void visit_fields(const Visit& visit, Self& one) {
+  visit("bytes", one.bytes, "as laid out on the device");
+  visit("unpadded", one.unpadded, "what the elements take");
+  visit("op_name", one.op_name);
+  visit("shape", one.shape);
+  visit("source", one.source);
+  visit("label", one.label);
+  visit("kind", one.kind);
 }
+
+template <typename Visit, base::Is<OomSplit> Self>
+void visit_fields(const Visit& visit, Self& split) {
+  visit("reserved", split.reserved, "bytes");
+  visit("program", split.program);
+  visit("arguments", split.arguments);
+  visit("output", split.output);
+  visit("temp", split.temp);
+  visit("temp_unpadded", split.temp_unpadded);
+  visit("temp_padded", split.temp_padded);
+  visit("fragmentation", split.fragmentation);
+}
+
+template <typename Visit, base::Is<OomMessage> Self>
+void visit_fields(const Visit& visit, Self& message) {
+  visit("class", oom_class_name(message.cls));
+  visit("code", base::code_name(code_of(message.cls)));
+  visit("memory_space", message.memory_space);
+  visit("used", message.used, "bytes needed in all, or asked for");
+  visit("limit", message.limit);
+  visit("exceeded", message.exceeded);
+  visit("device", message.device);
+  visit("program", message.program);
+  visit("split", message.split);
+  visit("largest", message.largest);
+  visit("text", message.text);
+}
+
+base::Json to_json(const OomMessage& message) { return base::record_json(message); }
 
 }  // namespace megacpp::runtime::plugins

@@ -3,7 +3,6 @@
 #include <array>
 
 #include "megacpp/catalog/database.h"
-#include "megacpp/catalog/schema.h"
 #include "tests/fuzz/catalog_check.h"
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/scratch_file.h"
@@ -90,7 +89,7 @@ void change_row(const catalog::Database& database, Choices& choices) {
 void use_changed_rows(Bytes input) {
   static const ScratchFile scratch("rows.sqlite");
   for (const char* suffix : {"-wal", "-shm", "-journal"}) std::filesystem::remove(scratch.path().string() + suffix);
-  scratch.write(sound_catalog(catalog::kSchemaVersion));
+  scratch.write(sound_catalog());
   Choices choices(input);
   {
     const catalog::Database database(scratch.path(), {});
