@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/collectives/engine/rendezvous.h"
 #include "megacpp/collectives/inproc/move.h"
 #include "megacpp/runtime/cuda/device_communicator.h"
 #include "megacpp/runtime/cuda/exchange_steps.h"

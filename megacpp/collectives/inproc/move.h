@@ -9,13 +9,10 @@
 #include <span>
 
 #include "megacpp/collectives/call.h"
-#include "megacpp/collectives/processes/peer_memory.h"
+#include "megacpp/collectives/peer_memory.h"
 #include "megacpp/collectives/runs.h"
 
 namespace megacpp::collectives {
-
-/// all_reduce reduces one slice a member, then fetches the slices of the others. The rest have one step.
-inline int64_t steps_of(Kind kind) { return kind == Kind::all_reduce ? 2 : 1; }
 
 /// A member in another process of this host.
 struct Remote {

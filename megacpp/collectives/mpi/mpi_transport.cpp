@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/collectives/inproc/inproc_world.h"
 #include "megacpp/collectives/mpi/mpi_endpoint.h"
 #include "megacpp/collectives/placement.h"
-#include "megacpp/collectives/processes/lone_endpoint.h"
 #include "megacpp/collectives/processes/process_world.h"
 #include "megacpp/collectives/runs.h"
 
@@ -25,19 +25,18 @@ std::vector<std::string>& known_hosts() {
 
 std::unique_ptr<World> make_mpi_world(const WorldOptions& options, const Properties& properties) {
   const std::optional<MpiLaunch> launch = mpi_launch();
-  const int64_t processes = launch ? launch->processes : 1;
-  if (launch) require_even_shares(*launch, options.chips);
-  std::unique_ptr<Endpoint> endpoint = launch ? mpi_endpoint(*launch) : lone_endpoint();
+  if (!launch) return std::make_unique<InprocWorld>(options, properties);
+  require_even_shares(*launch, options.chips);
   const ProcessWorld::Options own{
       .properties = properties,
-      .owners = owners_of({.chips = options.chips, .processes = processes, .order = options.order}),
+      .owners = owners_of({.chips = options.chips, .processes = launch->processes, .order = options.order}),
       .wait_limit = options.wait_limit,
       .agreement_limit = options.agreement_limit,
       .answer_limit = options.answer_limit,
       .join_limit = options.join_limit,
       .hosts = known_hosts()};
-  auto world = std::make_unique<ProcessWorld>(own, std::move(endpoint));
-  if (launch) known_hosts() = world->hosts();
+  auto world = std::make_unique<ProcessWorld>(own, mpi_endpoint(*launch));
+  known_hosts() = world->hosts();
   return world;
 }
 

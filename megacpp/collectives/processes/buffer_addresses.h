@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "megacpp/collectives/call.h"
-#include "megacpp/collectives/processes/peer_memory.h"
+#include "megacpp/collectives/peer_memory.h"
 
 namespace megacpp::collectives {
 

@@ -2,7 +2,7 @@
 // What processes say to each other: a header and, of some kinds, bytes behind it. Nothing is sent that the other side
 // has no place for: tensors follow only on `arrived` or `accept`, so that a frame is dealt with when it comes, and no
 // frame waits behind another. Processes that read each other's memory send no tensors, and say nothing of their
-// collectives (gate_board.h).
+// collectives (progress_flags.h).
 #pragma once
 
 #include <cstdint>
@@ -32,13 +32,13 @@ struct FrameHeader {
   uint32_t bytes = 0;  // behind the header
   uint64_t total = 0;  // of a text: bytes of all its frames
   uint64_t hash = 0;   // of the movement
-  // A call of a group, its id and sequence; of messages the chips, tickets and tag.
+  // A call of a group, its id and sequence; of messages the chips, tickets and tag; of a failure its chip.
   uint64_t group = 0;
   int64_t sequence = 0;
   int64_t from = 0;
   int64_t to = 0;
-  int64_t number = 0;     // of a question and its answer; of `gather`: the round; of `accept`: the receive's ticket
-  AddressList addresses;  // of `offer`: the buffers of the sender
+  int64_t number = 0;  // of a question and its answer; of `gather`: the round; of `accept`: the receive's ticket
+  AddressList addresses = {};  // of `offer`: the buffers of the sender
 };
 
 }  // namespace megacpp::collectives

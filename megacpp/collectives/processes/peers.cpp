@@ -36,20 +36,20 @@ std::string kernel_identity() {
 
 }  // namespace
 
-std::unique_ptr<GateBoard> make_own_board() { return GateBoard::make(token()); }
+std::unique_ptr<ProgressFlags> make_own_flags() { return ProgressFlags::make(token()); }
 
 bool needs_leave_to_be_read(const std::string& ptrace_scope, pid_t launcher) {
   return ptrace_scope == "1" && launcher > 1;
 }
 
-std::string memory_statement(const GateBoard& board) {
+std::string memory_statement(const ProgressFlags& flags) {
   std::string ptrace_scope;
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> ptrace_scope;
   if (const pid_t launcher = ::getppid(); needs_leave_to_be_read(ptrace_scope, launcher))
     ::prctl(PR_SET_PTRACER, static_cast<unsigned long>(launcher), 0, 0, 0);
   std::ostringstream text;
   text << kernel_identity() << ' ' << ::getpid() << ' ' << reinterpret_cast<uintptr_t>(&token()) << ' ' << token()
-       << ' ' << board.file();
+       << ' ' << flags.file();
   return text.str();
 }
 
@@ -68,9 +68,9 @@ std::optional<Neighbour> find_neighbour(int64_t process, const std::string& stat
   } catch (const PeerGone&) {
     return std::nullopt;
   }
-  std::shared_ptr<const PeerBoard> board = PeerBoard::open(pid, file, stated);
-  if (found != stated || board == nullptr) return std::nullopt;
-  return Neighbour{.peer = peer, .board = std::move(board)};
+  std::shared_ptr<const PeerFlags> flags = PeerFlags::open(pid, file, stated);
+  if (found != stated || flags == nullptr) return std::nullopt;
+  return Neighbour{.peer = peer, .flags = std::move(flags)};
 }
 
 }  // namespace megacpp::collectives

@@ -10,24 +10,24 @@
 #include <optional>
 #include <string>
 
-#include "megacpp/collectives/processes/gate_board.h"
-#include "megacpp/collectives/processes/peer_memory.h"
+#include "megacpp/collectives/peer_memory.h"
+#include "megacpp/collectives/processes/progress_flags.h"
 
 namespace megacpp::collectives {
 
 /// A process of this host: chips here read its buffers, and its chips those here.
 struct Neighbour {
   Peer peer;
-  std::shared_ptr<const PeerBoard> board;
+  std::shared_ptr<const PeerFlags> flags;
 };
 
 /// Null where this process cannot be read by others.
-std::unique_ptr<GateBoard> make_own_board();
+std::unique_ptr<ProgressFlags> make_own_flags();
 /// Whether this process must let what its launcher has started read it: where kernel.yama.ptrace_scope lets ancestors
 /// alone. Not where that is process 1, since the launcher has ended or is the first of a container: all descend of it.
 bool needs_leave_to_be_read(const std::string& ptrace_scope, pid_t launcher);
 /// What others need to read this process: it is told to all of them, and gives that leave.
-std::string memory_statement(const GateBoard& board);
+std::string memory_statement(const ProgressFlags& flags);
 /// Whether the process with this number can be read: a number in its memory is compared with what it states.
 std::optional<Neighbour> find_neighbour(int64_t process, const std::string& statement);
 

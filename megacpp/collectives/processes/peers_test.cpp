@@ -80,9 +80,9 @@ TEST(PeerReadsTest, AProcessThatHasEndedIsNamed) {
 }
 
 TEST(PeersTest, WhoStatesItsMemoryIsANeighbour) {
-  const std::unique_ptr<GateBoard> board = make_own_board();
-  ASSERT_NE(board, nullptr);
-  const std::string statement = memory_statement(*board);
+  const std::unique_ptr<ProgressFlags> flags = make_own_flags();
+  ASSERT_NE(flags, nullptr);
+  const std::string statement = memory_statement(*flags);
   const std::optional<Neighbour> found = find_neighbour(3, statement);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->peer.process, 3);
@@ -90,8 +90,8 @@ TEST(PeersTest, WhoStatesItsMemoryIsANeighbour) {
 }
 
 TEST(PeersTest, WhoIsNotWhatItStatesIsNone) {
-  const std::unique_ptr<GateBoard> board = make_own_board();
-  const std::string statement = memory_statement(*board);
+  const std::unique_ptr<ProgressFlags> flags = make_own_flags();
+  const std::string statement = memory_statement(*flags);
   EXPECT_FALSE(find_neighbour(1, ""));
   EXPECT_FALSE(find_neighbour(1, "another-kernel" + statement.substr(statement.find(' '))));
   Child child;
@@ -106,7 +106,7 @@ TEST(PeersTest, WhoIsNotWhatItStatesIsNone) {
   EXPECT_TRUE(find_neighbour(1, stated(pid, token)));
   EXPECT_FALSE(find_neighbour(1, stated(std::to_string(ended), token))) << "it has ended";
   EXPECT_FALSE(find_neighbour(1, stated(pid, token + "1"))) << "another process has its number";
-  EXPECT_FALSE(find_neighbour(1, statement + "9")) << "another file than its board";
+  EXPECT_FALSE(find_neighbour(1, statement + "9")) << "another file than its flags";
 }
 
 TEST(PeersTest, LeaveToBeReadIsGivenWhereTheKernelWantsItAndToALauncherAlone) {
@@ -121,13 +121,13 @@ TEST(PeersTest, LeaveToBeReadIsGivenWhereTheKernelWantsItAndToALauncherAlone) {
         << row.ptrace_scope << ", launcher " << row.launcher;
 }
 
-TEST(GateBoardTest, GatesOfACallAreSeenThroughTheOthersView) {
-  const std::unique_ptr<GateBoard> board = make_own_board();
-  const std::optional<Neighbour> self = find_neighbour(0, memory_statement(*board));
+TEST(ProgressFlagsTest, GatesOfACallAreSeenThroughTheOthersView) {
+  const std::unique_ptr<ProgressFlags> flags = make_own_flags();
+  const std::optional<Neighbour> self = find_neighbour(0, memory_statement(*flags));
   ASSERT_TRUE(self);
-  EXPECT_EQ(self->board->find_group(42), nullptr);
-  GateSlot* const own = board->add_group(42);
-  const GateSlot* const seen = self->board->find_group(42);
+  EXPECT_EQ(self->flags->find_group(42), nullptr);
+  ProgressFlag* const own = flags->add_group(42);
+  const ProgressFlag* const seen = self->flags->find_group(42);
   ASSERT_NE(seen, nullptr);
   EXPECT_EQ(seen[0].gates(0), 0);
   own[0].open(0, {.hash = 5, .addresses = {.address = 6, .hash = 7}});
@@ -136,17 +136,17 @@ TEST(GateBoardTest, GatesOfACallAreSeenThroughTheOthersView) {
   EXPECT_EQ(seen[0].call().addresses.address, 6u);
   own[0].pass(0, 3);
   EXPECT_EQ(seen[0].gates(0), 3);
-  const auto later = static_cast<int64_t>(kGateSlots);  // the same slot again
+  const auto later = static_cast<int64_t>(kGroupFlags);  // the same slot again
   EXPECT_EQ(seen[0].gates(later), 0);
   own[0].open(later, {});
   EXPECT_EQ(seen[0].gates(later), 1);
   EXPECT_EQ(seen[0].gates(0), 0);
 }
 
-TEST(GateBoardTest, ABoardThatIsFullTakesNoMoreGroups) {
-  const std::unique_ptr<GateBoard> board = make_own_board();
-  for (size_t i = 0; i < GateBoardLayout::kGroups; ++i) ASSERT_NE(board->add_group(i), nullptr);
-  EXPECT_EQ(board->add_group(GateBoardLayout::kGroups), nullptr);
+TEST(ProgressFlagsTest, ABoardThatIsFullTakesNoMoreGroups) {
+  const std::unique_ptr<ProgressFlags> flags = make_own_flags();
+  for (size_t i = 0; i < ProgressFlagsLayout::kGroups; ++i) ASSERT_NE(flags->add_group(i), nullptr);
+  EXPECT_EQ(flags->add_group(ProgressFlagsLayout::kGroups), nullptr);
 }
 
 int64_t blocks_of(int file) {
@@ -154,13 +154,13 @@ int64_t blocks_of(int file) {
   return ::fstat(file, &status) == 0 ? static_cast<int64_t>(status.st_blocks) : -1;
 }
 
-TEST(GateBoardTest, CallsOfAGroupTakeNoMemoryThatItsSlotsHaveNotTaken) {
-  const std::unique_ptr<GateBoard> board = make_own_board();
-  GateSlot* const slots = board->add_group(42);
-  const int64_t made = blocks_of(board->file());
+TEST(ProgressFlagsTest, CallsOfAGroupTakeNoMemoryThatItsSlotsHaveNotTaken) {
+  const std::unique_ptr<ProgressFlags> flags = make_own_flags();
+  ProgressFlag* const slots = flags->add_group(42);
+  const int64_t made = blocks_of(flags->file());
   ASSERT_GT(made, 0);
-  for (size_t i = 0; i < kGateSlots; ++i) slots[i].open(static_cast<int64_t>(i), {.hash = i, .addresses = {}});
-  EXPECT_EQ(blocks_of(board->file()), made);
+  for (size_t i = 0; i < kGroupFlags; ++i) slots[i].open(static_cast<int64_t>(i), {.hash = i, .addresses = {}});
+  EXPECT_EQ(blocks_of(flags->file()), made);
 }
 
 // A list is read once, and again when it says something else.

@@ -12,8 +12,8 @@
 namespace megacpp::collectives {
 namespace {
 
-LocalChips::Options chips_of_process(const ProcessWorld::Options& options, int64_t process) {
-  LocalChips::Options own{
+CallEngine::Options chips_of_process(const ProcessWorld::Options& options, int64_t process) {
+  CallEngine::Options own{
       .chips = static_cast<int64_t>(options.owners.size()), .local = {}, .wait_limit = options.wait_limit};
   for (size_t chip = 0; chip < options.owners.size(); ++chip)
     if (options.owners[chip] == process) own.local.push_back(static_cast<int64_t>(chip));
@@ -66,29 +66,28 @@ ProcessWorld::ProcessWorld(const Options& options, std::unique_ptr<Endpoint> end
       process_(endpoint->process()),
       agreement_limit_(options.agreement_limit.value_or(options.wait_limit)),
       answer_limit_(options.answer_limit),
-      chips_(chips_of_process(options, endpoint->process())),
+      engine_(chips_of_process(options, endpoint->process())),
       hosts_({endpoint->host()}),
-      crossings_(chips_, std::move(endpoint), options.owners,
-                 options.properties.has_fixed_order_sums ? Sums::exact : Sums::fast) {
-  chips_.attach(crossings_);
-  crossings_.set_hosts(options.hosts);  // who does not come is named with its host
+      mover_(engine_, std::move(endpoint), options.owners,
+             options.properties.has_fixed_order_sums ? Sums::exact : Sums::fast) {
+  mover_.set_hosts(options.hosts);  // who does not come is named with its host
   const AgreementTimeouts timeouts = {.limit = options.join_limit, .silence = options.join_limit};
-  const bool reads_memory = options.reads_memory && crossings_.board() != nullptr;
-  const std::string own = hosts_.front() + "\n" + (reads_memory ? memory_statement(*crossings_.board()) : "");
+  const bool reads_memory = options.reads_memory && mover_.flags() != nullptr;
+  const std::string own = hosts_.front() + "\n" + (reads_memory ? memory_statement(*mover_.flags()) : "");
   std::vector<std::string> memories;
   hosts_.clear();
-  for (const std::string& stated : crossings_.gather(own, timeouts)) {
+  for (const std::string& stated : mover_.gather(own, timeouts)) {
     const size_t end = stated.find('\n');
     hosts_.push_back(stated.substr(0, end));
     memories.push_back(stated.substr(end + 1));
   }
-  crossings_.set_hosts(hosts_);
+  mover_.set_hosts(hosts_);
   std::vector<std::optional<Neighbour>> neighbours = readable(memories, process_);
-  const std::vector<std::set<int64_t>> readers = readers_of(crossings_.gather(numbers_of(neighbours), timeouts));
+  const std::vector<std::set<int64_t>> readers = readers_of(mover_.gather(numbers_of(neighbours), timeouts));
   for (size_t other = 0; other < neighbours.size(); ++other)
     if (!readers[other].contains(process_)) neighbours[other].reset();
   path_of_tensors_ = words_for(readers);
-  crossings_.set_neighbours(std::move(neighbours));
+  mover_.set_neighbours(std::move(neighbours));
 }
 
 }  // namespace megacpp::collectives

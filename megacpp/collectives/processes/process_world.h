@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mesh over several processes: each owns some chips, which are its threads (inproc/local_chips.h), and exchanges with
-// those of the others over an endpoint (crossings.h). Collectives among chips of one process never leave it.
+// A mesh over several processes: each owns some chips, which are its threads, and exchanges with those of the others
+// over an endpoint (process_mover.h). Collectives among chips of one process never leave it.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/collectives/inproc/local_chips.h"
-#include "megacpp/collectives/processes/crossings.h"
+#include "megacpp/collectives/engine/call_engine.h"
 #include "megacpp/collectives/processes/endpoint.h"
+#include "megacpp/collectives/processes/process_mover.h"
 #include "megacpp/collectives/world.h"
 
 namespace megacpp::collectives {
@@ -34,16 +34,13 @@ class ProcessWorld final : public World {
   ProcessWorld(const Options& options, std::unique_ptr<Endpoint> endpoint);
 
   const Properties& properties() const override { return properties_; }
-  int64_t chips() const override { return chips_.chips(); }
-  const std::vector<int64_t>& local_chips() const override { return chips_.local(); }
-  Communicator& communicator(int64_t chip) override { return chips_.communicator(chip); }
+  int64_t chips() const override { return engine_.chips(); }
+  const std::vector<int64_t>& local_chips() const override { return engine_.local(); }
+  Communicator& communicator(int64_t chip) override { return engine_.at(chip); }
   void abort(int64_t chip, const std::string& reason) override { communicator(chip).abort(reason); }
-  bool has_failed() override {
-    const LocalChips::Lock lock(chips_.mutex);
-    return chips_.has_failed();
-  }
+  bool has_failed() override { return engine_.has_failed(); }
   std::optional<std::string> silent_successor(std::chrono::milliseconds limit) override {
-    return crossings_.silent_successor(limit);
+    return mover_.silent_successor(limit);
   }
   int64_t process() const override { return process_; }
   const std::vector<std::string>& hosts() const override { return hosts_; }
@@ -53,7 +50,7 @@ class ProcessWorld final : public World {
   std::vector<std::string> gather(const std::string& own) override {
     constexpr std::chrono::milliseconds kShortestSilence(1000);  // of a process that is busy
     const auto silence = std::min(answer_limit_, std::max(agreement_limit_, kShortestSilence));
-    return crossings_.gather(own, {.limit = agreement_limit_, .silence = silence});
+    return mover_.gather(own, {.limit = agreement_limit_, .silence = silence});
   }
 
  private:
@@ -61,10 +58,10 @@ class ProcessWorld final : public World {
   const int64_t process_;
   const std::chrono::milliseconds agreement_limit_;
   const std::chrono::milliseconds answer_limit_;
-  LocalChips chips_;
+  CallEngine engine_;
   std::vector<std::string> hosts_;
   std::string path_of_tensors_;
-  Crossings crossings_;  // ends before the chips whose buffers it moves
+  ProcessMover mover_;  // ends before the chips whose buffers it moves
 };
 
 }  // namespace megacpp::collectives

@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
-#include "megacpp/collectives/communicator.h"
+#include "megacpp/collectives/engine/call_engine.h"
 #include "megacpp/runtime/cuda/driver.h"
 
 namespace megacpp::runtime::cuda {
@@ -50,6 +52,27 @@ class DeviceCommunicator : public collectives::Communicator {
 
   /// That a collective uses of its workspace, as Transport::workspace_bytes.
   virtual int64_t workspace_bytes(const collectives::Call& call, int64_t members) const = 0;
+};
+
+/// One whose calls are those of an engine, with a mover that orders them on streams.
+class EngineCommunicator : public DeviceCommunicator {
+ public:
+  explicit EngineCommunicator(collectives::ChipCalls& calls) : calls_(calls) {}
+
+  int64_t rank() const override { return calls_.rank(); }
+  int64_t chips() const override { return calls_.chips(); }
+  const collectives::Group& create_group(const std::vector<int64_t>& members) override {
+    return calls_.create_group(members);
+  }
+  void reserve_messages(int64_t count) override { calls_.reserve_messages(count); }
+  collectives::Ticket start(const collectives::Call& call, collectives::Stream stream) override {
+    return calls_.start(call, stream);
+  }
+  void finish(collectives::Ticket ticket, collectives::Stream stream) override { calls_.finish(ticket, stream); }
+  void abort(const std::string& reason) override { calls_.abort(reason); }
+
+ private:
+  collectives::ChipCalls& calls_;
 };
 
 }  // namespace megacpp::runtime::cuda

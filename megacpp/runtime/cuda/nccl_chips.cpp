@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
-#include <list>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "megacpp/base/error.h"
 #include "megacpp/base/thread.h"
 #include "megacpp/collectives/failure.h"
+#include "megacpp/runtime/cuda/call_event.h"
 #include "megacpp/runtime/cuda/device_communicator.h"
 #include "megacpp/runtime/cuda/exchange_steps.h"
 #include "megacpp/runtime/cuda/handles.h"
@@ -24,6 +24,8 @@ namespace megacpp::runtime::cuda {
 namespace {
 
 using collectives::Call;
+using collectives::EngineLock;
+using collectives::InFlight;
 using collectives::Kind;
 using collectives::Ticket;
 using Clock = std::chrono::steady_clock;
@@ -99,15 +101,6 @@ class EndBarrier {
   std::vector<Ticket> sent_, received_;
 };
 
-// A call whose end has not been waited for: the event marks first that the chip is ready, then that all has moved.
-struct StartedCall {
-  explicit StartedCall(const Driver& driver) : event(driver) {}
-
-  OwnedEvent event;
-  int64_t number = 0;
-  const Call* call = nullptr;
-};
-
 ChannelKey key_of_message(const Call& call, int64_t rank) {
   const bool sends = call.kind == Kind::send;
   return {.is_message = true, .members = {sends ? rank : call.peer, sends ? call.peer : rank}, .tag = call.tag};
@@ -115,90 +108,81 @@ ChannelKey key_of_message(const Call& call, int64_t rank) {
 
 }  // namespace
 
-class NcclChips::Chip final : public DeviceCommunicator {
+// Its calls are one engine's, which knows of no other chip in this process: what has posted a call has posted all of
+// it.
+class NcclChips::Chip final : public EngineCommunicator,
+                              private collectives::Mover,
+                              private collectives::OtherProcesses {
  public:
-  explicit Chip(const NcclChipsOptions& options);
+  Chip(const NcclChipsOptions& options, collectives::CallEngine& engine);
   ~Chip() override;
 
-  int64_t rank() const override { return rank_; }
-  int64_t chips() const override { return options_.control->chips(); }
-  const collectives::Group& create_group(const std::vector<int64_t>& members) override;
   void announce(const Call& call) override;
-  void reserve_messages(int64_t count) override;
-  Ticket start(const Call& call, collectives::Stream stream) override;
-  void finish(Ticket ticket, collectives::Stream stream) override;
-  void abort(const std::string& reason) override;
   void connect() override;
   void wait(Stream* stream) override;
   int64_t workspace_bytes(const Call& call, int64_t members) const override {
     return exchange_workspace(call, members);
   }
 
-  /// E3101 once another chip has failed.
-  void check_alive(const std::string& where);
-
  private:
-  struct OwnGroup {
-    collectives::Group group;
-    NcclChannels::Channel& channel;
-    int64_t in_flight = 0;
-  };
+  // Mover:
+  void enter(int64_t) override { options_.driver.ctx_set_current(options_.context); }
+  void open(collectives::GroupCalls& group) override;
+  std::unique_ptr<collectives::CallState> make_state(int64_t chip) override;
+  void mark(InFlight& call, collectives::Stream stream) override;
+  void begin(EngineLock& lock, InFlight& last) override;
+  void begin_message(InFlight& send, InFlight& recv, int64_t chip) override;
+  void begin_remote(EngineLock& lock, InFlight& message) override;
+  void join(EngineLock& lock, InFlight& call, collectives::Stream stream) override;
+  void settle(int64_t chip) override;
+  // OtherProcesses:
+  void propose(const collectives::Failure& failure) override;
 
   NcclChannels::Options channel_options();
-  void enter() const { options_.driver.ctx_set_current(options_.context); }
-  void add_idle(int64_t count);
-  NcclChannels::Channel& channel_of(const Call& call);
-  int64_t& in_flight_of(const Call& call);
-  void check_limit(const Call& call);
-  void enqueue(const Call& call, const NcclChannels::Channel& channel);
+  void check_alive(const std::string& where) { engine_.require_alive(rank_, where); }
+  void enqueue(EngineLock& lock, InFlight& call, const NcclChannels::Channel& channel);
   template <typename Query>
   void wait_until(const Query& query, const std::string& where);
-  std::vector<int64_t> all_members() const;
   /// Of chips that do not connect.
   [[noreturn]] void time_out(const std::string& where, std::vector<int64_t> members);
   /// Of the own device.
   [[noreturn]] void time_out_device(const std::string& where);
-  [[noreturn]] void end_by(const base::Problem& problem);
   collectives::Waited waited_for(std::vector<int64_t> members) const;
   void listen();
-  void end_with(const base::Problem& problem);
+  void look_for_failures(std::optional<Clock::time_point>& noticed);
   void part_from_others();
 
   const NcclChipsOptions options_;
+  collectives::CallEngine& engine_;
   const int64_t rank_;
   collectives::Communicator& control_;
   std::timed_mutex control_mutex_;  // of control_: the listener uses it too
   const Nccl nccl_;
   const CollectiveKernel kernel_;
   NcclChannels channels_;
-  std::deque<OwnGroup> groups_;  // by Group::id
-  std::list<StartedCall> active_;
-  std::list<StartedCall> idle_;  // they change lists, so that starting a call allocates nothing
+  std::vector<NcclChannels::Channel*> groups_;  // by GroupCalls::number
   std::vector<Address> scratch_;
-  int64_t messages_in_flight_ = 0;
-  int64_t message_limit_ = collectives::kMaxInFlight;
-  int64_t next_number_ = 0;
 
   EndBarrier end_barrier_;
-  Call pulse_;                // of the listener, once a chip has failed
-  std::mutex failure_mutex_;  // of the two below it
+  Call pulse_;  // of the listener, once a chip has failed
+  std::mutex stop_mutex_;
   bool is_stopping_ = false;
-  std::optional<base::Problem> failure_;  // the first that this chip has heard of
   std::condition_variable stop_;
   std::thread listener_;
 };
 
-NcclChips::Chip::Chip(const NcclChipsOptions& options)
-    : options_(options),
+NcclChips::Chip::Chip(const NcclChipsOptions& options, collectives::CallEngine& engine)
+    : EngineCommunicator(engine.at(options.control->local_chips().front())),
+      options_(options),
+      engine_(engine),
       rank_(options.control->local_chips().front()),
       control_(options.control->communicator(rank_)),
       nccl_(options.toolbox.library(LibraryKind::nccl)),
       kernel_(options.toolbox),
       channels_(channel_options()),
+      scratch_(static_cast<size_t>(options.control->chips())),
       end_barrier_(control_) {
-  enter();
-  scratch_.resize(static_cast<size_t>(chips()));
-  add_idle(collectives::kMaxInFlight);
+  engine_.attach(*this, this);
   const std::vector<int64_t> alone = {rank_};
   pulse_.kind = Kind::all_gather;
   pulse_.group = &control_.create_group(alone);
@@ -223,7 +207,7 @@ NcclChannels::Options NcclChips::Chip::channel_options() {
 
 NcclChips::Chip::~Chip() {
   {
-    const std::lock_guard guard(failure_mutex_);
+    const std::lock_guard guard(stop_mutex_);
     is_stopping_ = true;
   }
   stop_.notify_all();
@@ -235,7 +219,7 @@ NcclChips::Chip::~Chip() {
 // Of a run that has failed nobody waits for anybody; one that fails only now has ended before. Ids that nobody has
 // asked for still move until then.
 void NcclChips::Chip::part_from_others() {
-  if (failure_) return;
+  if (engine_.has_failed()) return;
   try {
     channels_.finish_offers();
     end_barrier_.wait();
@@ -244,109 +228,81 @@ void NcclChips::Chip::part_from_others() {
   }
 }
 
-void NcclChips::Chip::add_idle(int64_t count) {
-  for (int64_t i = 0; i < count; ++i) idle_.emplace_back(options_.driver);
+void NcclChips::Chip::open(collectives::GroupCalls& group) {
+  enter(rank_);
+  groups_.push_back(&channels_.open({.members = group.members()}));
 }
 
-const collectives::Group& NcclChips::Chip::create_group(const std::vector<int64_t>& members) {
-  for (const OwnGroup& own : groups_)
-    if (own.group.members == members) return own.group;
-  collectives::check_group(members, rank_, chips());
-  enter();
-  add_idle(collectives::kMaxInFlight);
-  NcclChannels::Channel& channel = channels_.open({.members = members});
-  collectives::Group group = {.members = members,
-                              .index = std::ranges::find(members, rank_) - members.begin(),
-                              .id = static_cast<int64_t>(groups_.size())};
-  return groups_.emplace_back(OwnGroup{std::move(group), channel}).group;
+std::unique_ptr<collectives::CallState> NcclChips::Chip::make_state(int64_t chip) {
+  enter(chip);
+  return std::make_unique<CallEvent>(options_.driver);
 }
 
 void NcclChips::Chip::announce(const Call& call) {
   if (!collectives::is_point_to_point(call.kind)) return;
   collectives::check_call(call, chips());
   MEGACPP_CHECK(call.peer != rank_) << "a message of a chip to itself: " << to_string(call);
-  enter();
+  enter(rank_);
   channels_.open(key_of_message(call, rank_));
 }
 
-void NcclChips::Chip::reserve_messages(int64_t count) {
-  enter();
-  add_idle(count);
-  message_limit_ += count;
-}
-
 void NcclChips::Chip::connect() {
-  enter();
+  enter(rank_);
   check_alive("connecting");
   channels_.connect();
 }
 
-// Of a message that was not announced it is opened now, and its first call waits for the other end.
-NcclChannels::Channel& NcclChips::Chip::channel_of(const Call& call) {
-  if (!collectives::is_point_to_point(call.kind)) return groups_[static_cast<size_t>(call.group->id)].channel;
-  announce(call);
-  return channels_.open(key_of_message(call, rank_));
+void NcclChips::Chip::mark(InFlight& call, collectives::Stream stream) {
+  CallEvent& state = call_event(call);
+  state.is_marked = stream.handle != nullptr;
+  if (state.is_marked) options_.driver.event_record(state.event.get(), static_cast<Stream*>(stream.handle));
 }
 
-int64_t& NcclChips::Chip::in_flight_of(const Call& call) {
-  if (collectives::is_point_to_point(call.kind)) return messages_in_flight_;
-  return groups_[static_cast<size_t>(call.group->id)].in_flight;
+void NcclChips::Chip::begin(EngineLock& lock, InFlight& last) {
+  enqueue(lock, last, *groups_[static_cast<size_t>(last.group->number())]);
 }
 
-void NcclChips::Chip::check_limit(const Call& call) {
-  const bool is_message = collectives::is_point_to_point(call.kind);
-  MEGACPP_CHECK(is_message || &groups_.at(static_cast<size_t>(call.group->id)).group == call.group)
-      << "a group of another chip: " << to_string(call);
-  const int64_t limit = is_message ? message_limit_ : collectives::kMaxInFlight, count = in_flight_of(call);
-  MEGACPP_CHECK(count < limit) << count << " calls are in flight before " << to_string(call);
+void NcclChips::Chip::begin_message(InFlight& send, InFlight&, int64_t) {
+  MEGACPP_CHECK(false) << "a message of a chip to itself: " << to_string(*send.call);
 }
 
-Ticket NcclChips::Chip::start(const Call& call, collectives::Stream stream) {
-  collectives::check_call(call, chips());
-  enter();
-  check_alive(call.where);
-  check_limit(call);
-  const NcclChannels::Channel& channel = channel_of(call);
+// Of a message that was not announced its channel is opened now, and its first call waits for the other end.
+void NcclChips::Chip::begin_remote(EngineLock& lock, InFlight& message) {
+  enqueue(lock, message, channels_.open(key_of_message(*message.call, rank_)));
+}
+
+// Without the engine's lock, which is for who tells of a failure meanwhile: nothing else looks at the call.
+void NcclChips::Chip::enqueue(EngineLock& lock, InFlight& call, const NcclChannels::Channel& channel) {
+  lock.unlock();
   channels_.connect();
-  const Driver& driver = options_.driver;
-  StartedCall& started = idle_.front();
-  started.call = &call;
-  started.number = next_number_++;
-  if (stream.handle != nullptr) {
-    driver.event_record(started.event.get(), static_cast<Stream*>(stream.handle));
-    driver.stream_wait_event(channel.stream.get(), started.event.get(), 0);
+  const CallEvent& state = call_event(call);
+  if (state.is_marked) options_.driver.stream_wait_event(channel.stream.get(), state.event.get(), 0);
+  {
+    NcclChannels::Lock enqueuing(channels_.mutex());
+    if (channels_.is_aborted()) {
+      enqueuing.unlock();
+      check_alive(call.call->where);
+    }
+    ChannelSteps steps(
+        {.nccl = nccl_, .kernel = kernel_, .channels = channels_, .channel = channel, .where = call.call->where},
+        enqueuing);
+    run_exchange(*call.call, scratch_, steps);
   }
-  enqueue(call, channel);
-  driver.event_record(started.event.get(), channel.stream.get());
-  ++in_flight_of(call);
-  active_.splice(active_.end(), idle_, idle_.begin());
-  return {started.number};
+  options_.driver.event_record(state.event.get(), channel.stream.get());
+  lock.lock();
+  call.is_moved = true;
 }
 
-void NcclChips::Chip::enqueue(const Call& call, const NcclChannels::Channel& channel) {
-  NcclChannels::Lock lock(channels_.mutex());
-  check_alive(call.where);
-  ChannelSteps steps({.nccl = nccl_, .kernel = kernel_, .channels = channels_, .channel = channel, .where = call.where},
-                     lock);
-  run_exchange(call, scratch_, steps);
-}
-
-void NcclChips::Chip::finish(Ticket ticket, collectives::Stream stream) {
-  enter();
-  const auto finished = std::ranges::find(active_, ticket.number, &StartedCall::number);
-  MEGACPP_CHECK(finished != active_.end()) << "ticket " << ticket.number << " is not in flight";
-  check_alive(finished->call->where);
-  Event* const event = finished->event.get();
-  if (stream.handle != nullptr)
-    options_.driver.stream_wait_event(static_cast<Stream*>(stream.handle), event, 0);
-  else
-    wait_until([&] { return options_.driver.event_query.attempt(event); }, finished->call->where);
-  --in_flight_of(*finished->call);
-  idle_.splice(idle_.end(), active_, finished);
+void NcclChips::Chip::join(EngineLock& lock, InFlight& call, collectives::Stream stream) {
+  Event* const event = call_event(call).event.get();
+  if (stream.handle != nullptr) return options_.driver.stream_wait_event(static_cast<Stream*>(stream.handle), event, 0);
+  lock.unlock();
+  wait_until([&] { return options_.driver.event_query.attempt(event); }, call.call->where);
+  lock.lock();
 }
 
 void NcclChips::Chip::wait(Stream* stream) {
-  enter();
+  enter(rank_);
   wait_until([&] { return options_.driver.stream_query.attempt(stream); }, "the end of what it has enqueued");
 }
 
@@ -357,12 +313,6 @@ void NcclChips::Chip::wait_until(const Query& query, const std::string& where) {
       query, [this] { return channels_.is_aborted(); }, options_.wait_limit, [&] { time_out_device(where); });
   check_alive(where);
   if (result != kSuccess) raise_failed_call("cuStreamQuery", result);
-}
-
-std::vector<int64_t> NcclChips::Chip::all_members() const {
-  std::vector<int64_t> members;
-  for (const OwnGroup& own : groups_) members.insert(members.end(), own.group.members.begin(), own.group.members.end());
-  return members;
 }
 
 collectives::Waited NcclChips::Chip::waited_for(std::vector<int64_t> members) const {
@@ -380,71 +330,69 @@ void NcclChips::Chip::time_out(const std::string& where, std::vector<int64_t> me
   problem.next =
       "look at the processes of these chips; NCCL_DEBUG=INFO says where they wait; raise train.wait_limit if they are "
       "only slow";
-  end_by(problem);
+  EngineLock lock(engine_.mutex);
+  engine_.fail_with(lock, rank_, base::Code::E3102, problem);
 }
 
 void NcclChips::Chip::time_out_device(const std::string& where) {
-  Call waiting = {.parts = {}, .where = where};
-  if (!active_.empty()) waiting = *active_.front().call;
-  base::Problem problem = collectives::device_took_too_long(rank_, waiting, waited_for(all_members()));
-  if (active_.empty()) problem.wanted = "the end of a step";
-  end_by(problem);
+  EngineLock lock(engine_.mutex);
+  const Call* const oldest = engine_.at(rank_).oldest_call();
+  const Call waiting = oldest != nullptr ? *oldest : Call{.parts = {}, .where = where};
+  std::vector<int64_t> members;
+  for (const NcclChannels::Channel* const group : groups_)
+    members.insert(members.end(), group->key.members.begin(), group->key.members.end());
+  base::Problem problem = collectives::device_took_too_long(rank_, waiting, waited_for(std::move(members)));
+  if (oldest == nullptr) problem.wanted = "the end of a step";
+  engine_.fail_with(lock, rank_, base::Code::E3102, problem);
 }
 
-void NcclChips::Chip::end_by(const base::Problem& problem) {
-  abort(collectives::reason_of(base::Code::E3102, problem));
-  base::raise(base::Code::E3102, problem);
-}
-
-void NcclChips::Chip::abort(const std::string& reason) {
+void NcclChips::Chip::propose(const collectives::Failure& failure) {
   options_.driver.ctx_set_current.attempt(options_.context);
-  options_.control->abort(rank_, reason);
-  end_with(collectives::other_chip_failed(rank_, "", {rank_, reason}, ""));
+  options_.control->abort(rank_, failure.reason);
+  engine_.decide(failure);
+}
+
+void NcclChips::Chip::settle(int64_t) {
+  options_.driver.ctx_set_current.attempt(options_.context);
+  channels_.abort();
   channels_.wait_for_streams(kEndLimit);  // nobody reads our buffers after that
 }
 
-void NcclChips::Chip::check_alive(const std::string& where) {
-  const std::lock_guard guard(failure_mutex_);
-  if (!failure_) return;
-  base::Problem problem = *failure_;
-  problem.where = collectives::chip_text(rank_) + ", " + where;
-  base::raise(base::Code::E3101, problem);
-}
-
-// The control world ends every call once a chip has failed: one among this chip alone says how. What NCCL notices is
-// this chip's own failure only where that world knows of none.
 void NcclChips::Chip::listen() {
   options_.driver.ctx_set_current.attempt(options_.context);
   std::optional<Clock::time_point> noticed;
-  std::unique_lock lock(failure_mutex_);
+  std::unique_lock lock(stop_mutex_);
   while (!stop_.wait_for(lock, kListenEvery, [this] { return is_stopping_; })) {
     lock.unlock();
     try {
-      const std::string failed = channels_.failure();
-      if (!failed.empty() && !noticed) noticed = Clock::now();
-      if (!failed.empty() && Clock::now() - *noticed >= kToldLimit) options_.control->abort(rank_, failed);
-      if (options_.control->has_failed()) {
-        const std::lock_guard guard(control_mutex_);
-        control_.run(pulse_, collectives::kHostThread);
-      }
+      look_for_failures(noticed);
     } catch (const base::Error& error) {
-      return end_with(error.problem());
+      {
+        const EngineLock engine(engine_.mutex);
+        engine_.decide(error.problem());
+      }
+      return channels_.abort();
     }
     lock.lock();
   }
 }
 
-void NcclChips::Chip::end_with(const base::Problem& problem) {
-  {
-    const std::lock_guard guard(failure_mutex_);
-    if (!failure_) failure_ = problem;
-  }
-  channels_.abort();
+// The control world ends every call once a chip has failed: one among this chip alone says how. What NCCL notices is
+// this chip's own failure only where that world knows of none.
+void NcclChips::Chip::look_for_failures(std::optional<Clock::time_point>& noticed) {
+  const std::string failed = channels_.failure();
+  if (!failed.empty() && !noticed) noticed = Clock::now();
+  if (!failed.empty() && Clock::now() - *noticed >= kToldLimit) options_.control->abort(rank_, failed);
+  if (!options_.control->has_failed()) return;
+  const std::lock_guard guard(control_mutex_);
+  control_.run(pulse_, collectives::kHostThread);
 }
 
-NcclChips::NcclChips(const NcclChipsOptions& options) : control_(options.control) {
+NcclChips::NcclChips(const NcclChipsOptions& options)
+    : control_(options.control),
+      engine_({.chips = control_->chips(), .local = control_->local_chips(), .wait_limit = options.wait_limit}) {
   MEGACPP_CHECK(local_chips().size() == 1) << local_chips().size() << " chips of NCCL in one process";
-  chip_ = std::make_unique<Chip>(options);
+  chip_ = std::make_unique<Chip>(options, engine_);
 }
 
 NcclChips::~NcclChips() = default;

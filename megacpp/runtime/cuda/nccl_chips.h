@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "megacpp/collectives/engine/call_engine.h"
 #include "megacpp/collectives/world.h"
 #include "megacpp/runtime/cuda/toolbox.h"
 
@@ -51,6 +52,7 @@ class NcclChips final : public collectives::World {
  private:
   class Chip;
   std::shared_ptr<collectives::World> control_;
+  collectives::CallEngine engine_;
   std::unique_ptr<Chip> chip_;
 };
 

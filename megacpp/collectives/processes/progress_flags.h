@@ -16,7 +16,7 @@
 namespace megacpp::collectives {
 
 /// One call of a group. Slots are used again, as those of GroupCalls are.
-class GateSlot {
+class ProgressFlag {
  public:
   struct Call {
     uint64_t hash = 0;      // of its movement
@@ -40,58 +40,58 @@ class GateSlot {
  private:
   static constexpr int64_t kMostGates = 4;
 
-  std::atomic<int64_t> state_;  // zero at first, as all of a board is
+  std::atomic<int64_t> state_;  // zero at first, as all of the memory is
   Call call_;
 };
 
-inline constexpr size_t kGateSlots = 2 * kMaxInFlight;  // of a group
+inline constexpr size_t kGroupFlags = 2 * kMaxInFlight;  // of a group
 
 /// What the memory holds.
-struct GateBoardLayout {
+struct ProgressFlagsLayout {
   static constexpr size_t kGroups = 1024;
 
   uint64_t token;  // of its owner
   std::atomic<uint64_t> count;
   std::atomic<uint64_t> ids[kGroups];
-  GateSlot slots[kGroups][kGateSlots];
+  ProgressFlag slots[kGroups][kGroupFlags];
 };
 
-/// The board of this process.
-class GateBoard {
+/// The flags of this process.
+class ProgressFlags {
  public:
   /// Null where the kernel has no such memory.
-  static std::unique_ptr<GateBoard> make(uint64_t token);
-  ~GateBoard();
-  GateBoard(const GateBoard&) = delete;
-  GateBoard& operator=(const GateBoard&) = delete;
+  static std::unique_ptr<ProgressFlags> make(uint64_t token);
+  ~ProgressFlags();
+  ProgressFlags(const ProgressFlags&) = delete;
+  ProgressFlags& operator=(const ProgressFlags&) = delete;
 
   int file() const { return file_; }
-  /// The slots of a new group, kGateSlots, whose memory is taken from here on; null where the board is full.
-  GateSlot* add_group(uint64_t id);
+  /// The slots of a new group, kGroupFlags, whose memory is taken from here on; null where there are no more.
+  ProgressFlag* add_group(uint64_t id);
 
  private:
-  GateBoard(int file, GateBoardLayout* layout) : file_(file), layout_(layout) {}
+  ProgressFlags(int file, ProgressFlagsLayout* layout) : file_(file), layout_(layout) {}
 
   const int file_;
-  GateBoardLayout* const layout_;
+  ProgressFlagsLayout* const layout_;
 };
 
 /// That of another process.
-class PeerBoard {
+class PeerFlags {
  public:
   /// Null where it cannot be seen, or is another's.
-  static std::shared_ptr<const PeerBoard> open(pid_t pid, int file, uint64_t token);
-  ~PeerBoard();
-  PeerBoard(const PeerBoard&) = delete;
-  PeerBoard& operator=(const PeerBoard&) = delete;
+  static std::shared_ptr<const PeerFlags> open(pid_t pid, int file, uint64_t token);
+  ~PeerFlags();
+  PeerFlags(const PeerFlags&) = delete;
+  PeerFlags& operator=(const PeerFlags&) = delete;
 
   /// Null while the group is not made there.
-  const GateSlot* find_group(uint64_t id) const;
+  const ProgressFlag* find_group(uint64_t id) const;
 
  private:
-  explicit PeerBoard(const GateBoardLayout* layout) : layout_(layout) {}
+  explicit PeerFlags(const ProgressFlagsLayout* layout) : layout_(layout) {}
 
-  const GateBoardLayout* const layout_;
+  const ProgressFlagsLayout* const layout_;
 };
 
 }  // namespace megacpp::collectives

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/collectives/processes/peer_memory.h"
+#include "megacpp/collectives/peer_memory.h"
 
 #include <cerrno>
 #include <cstring>

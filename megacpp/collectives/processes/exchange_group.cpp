@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/collectives/processes/crossing_group.h"
+#include "megacpp/collectives/processes/exchange_group.h"
 
 #include <algorithm>
 #include <map>
@@ -19,10 +19,10 @@ uint64_t group_id(const std::vector<int64_t>& members) {
   return id;
 }
 
-std::vector<Term> terms_of(const std::vector<CrossingGroup::Other>& others, size_t members, Sums sums) {
+std::vector<Term> terms_of(const std::vector<ExchangeGroup::Other>& others, size_t members, Sums sums) {
   std::vector<Term> terms(members);
   int64_t next = 0;
-  for (const CrossingGroup::Other& other : others) {
+  for (const ExchangeGroup::Other& other : others) {
     const bool is_sum = sums == Sums::fast && other.members.size() > 1 && other.neighbour == nullptr;
     if (is_sum) terms[static_cast<size_t>(other.members.front())] = {.slot = next, .is_sum = true};
     for (const int64_t member : other.members) {
@@ -35,7 +35,7 @@ std::vector<Term> terms_of(const std::vector<CrossingGroup::Other>& others, size
 
 }  // namespace
 
-CrossingGroup::CrossingGroup(GroupCalls& calls, const Processes& processes, Sums sums)
+ExchangeGroup::ExchangeGroup(GroupCalls& calls, const Processes& processes, Sums sums)
     : calls_(calls), id_(group_id(calls.members())), sums_(sums), pointers_(calls.local().size()) {
   std::map<int64_t, std::vector<int64_t>> members;  // by process
   for (size_t index = 0; index < calls.members().size(); ++index)
@@ -46,55 +46,55 @@ CrossingGroup::CrossingGroup(GroupCalls& calls, const Processes& processes, Sums
     others_.push_back(
         {.process = process, .members = std::move(indices), .neighbour = neighbour ? &*neighbour : nullptr});
     if (!neighbour) sends_bytes_ = true;
-    if (neighbour && own_gates_ == nullptr) own_gates_ = processes.board->add_group(id_);
-    MEGACPP_CHECK(!neighbour || own_gates_ != nullptr) << "more groups than a board has room for";
+    if (neighbour && own_flags_ == nullptr) own_flags_ = processes.flags->add_group(id_);
+    MEGACPP_CHECK(!neighbour || own_flags_ != nullptr) << "more groups than there are progress flags for";
   }
   terms_ = terms_of(others_, calls.members().size(), sums);
-  CrossingCall fresh;
+  ExchangeCall fresh;
   fresh.others.resize(others_.size());
   read_.resize(others_.size());
   ring_.assign(static_cast<size_t>(2 * kMaxInFlight), fresh);
 }
 
-size_t CrossingGroup::other_of(int64_t process) const {
+size_t ExchangeGroup::other_of(int64_t process) const {
   const auto other = std::ranges::find(others_, process, &Other::process);
   MEGACPP_CHECK(other != others_.end()) << "process " << process << " is not in the group";
   return static_cast<size_t>(other - others_.begin());
 }
 
-void CrossingGroup::open(int64_t sequence) {
+void ExchangeGroup::open(int64_t sequence) {
   const AddressList addresses = published_.publish(calls_.rendezvous(sequence).calls(), calls_.local());
-  own_gates_[static_cast<size_t>(sequence) % kGateSlots].open(sequence, {exchange(sequence).hash, addresses});
+  own_flags_[static_cast<size_t>(sequence) % kGroupFlags].open(sequence, {exchange(sequence).hash, addresses});
 }
 
-void CrossingGroup::pass(int64_t sequence, int64_t gates) {
-  own_gates_[static_cast<size_t>(sequence) % kGateSlots].pass(sequence, gates);
+void ExchangeGroup::pass(int64_t sequence, int64_t gates) {
+  own_flags_[static_cast<size_t>(sequence) % kGroupFlags].pass(sequence, gates);
 }
 
-bool CrossingGroup::look(int64_t sequence) {
-  CrossingCall& exchange = this->exchange(sequence);
+bool ExchangeGroup::look(int64_t sequence) {
+  ExchangeCall& exchange = this->exchange(sequence);
   bool is_further = false;
   for (size_t i = 0; i < others_.size(); ++i) {
     Other& other = others_[i];
     if (other.neighbour == nullptr) continue;
-    if (other.gates == nullptr) other.gates = other.neighbour->board->find_group(id_);
+    if (other.gates == nullptr) other.gates = other.neighbour->flags->find_group(id_);
     if (other.gates == nullptr) continue;
-    const GateSlot& slot = other.gates[static_cast<size_t>(sequence) % kGateSlots];
-    Crossing& crossing = exchange.others[i];
+    const ProgressFlag& slot = other.gates[static_cast<size_t>(sequence) % kGroupFlags];
+    OtherProgress& progress = exchange.others[i];
     const int64_t gates = slot.gates(sequence);
-    if (gates <= crossing.gates) continue;
-    if (crossing.gates == 0) {
-      crossing.hash = slot.call().hash;
-      crossing.addresses = slot.call().addresses;
+    if (gates <= progress.gates) continue;
+    if (progress.gates == 0) {
+      progress.hash = slot.call().hash;
+      progress.addresses = slot.call().addresses;
     }
-    crossing.gates = gates;
-    ++exchange.frames;
+    progress.gates = gates;
+    ++calls_.rendezvous(sequence).arrivals;
     is_further = true;
   }
   return is_further;
 }
 
-void CrossingGroup::find_remotes(int64_t sequence, std::span<Remote> remotes) {
+void ExchangeGroup::find_remotes(int64_t sequence, std::span<Remote> remotes) {
   const size_t parts = calls_.rendezvous(sequence).posted()->parts.size();
   std::ranges::fill(remotes, Remote{});
   for (size_t other = 0; other < others_.size(); ++other) {
@@ -108,7 +108,7 @@ void CrossingGroup::find_remotes(int64_t sequence, std::span<Remote> remotes) {
   }
 }
 
-Pieces CrossingGroup::outgoing(int64_t sequence, size_t other) {
+Pieces ExchangeGroup::outgoing(int64_t sequence, size_t other) {
   return {.calls = calls_.rendezvous(sequence).calls(),
           .sources = calls_.local(),
           .targets = others_[other].members,
@@ -117,7 +117,7 @@ Pieces CrossingGroup::outgoing(int64_t sequence, size_t other) {
           .pointers = pointers_};
 }
 
-Pieces CrossingGroup::incoming(int64_t sequence, size_t other) {
+Pieces ExchangeGroup::incoming(int64_t sequence, size_t other) {
   return {.calls = calls_.rendezvous(sequence).calls(),
           .sources = others_[other].members,
           .targets = calls_.local(),
@@ -126,11 +126,11 @@ Pieces CrossingGroup::incoming(int64_t sequence, size_t other) {
           .terms = terms_};
 }
 
-bool CrossingGroup::may_step(int64_t sequence, int64_t step) {
+bool ExchangeGroup::may_step(int64_t sequence, int64_t step) {
   if (this->exchange(sequence).is_broken || !have_neighbours_passed(sequence, step)) return false;
   const Call& call = *calls_.rendezvous(sequence).posted();
   if (step != 1 || (call.kind != Kind::reduce_scatter && call.kind != Kind::all_reduce)) return true;
-  const CrossingCall& exchange = this->exchange(sequence);
+  const ExchangeCall& exchange = this->exchange(sequence);
   if (!exchange.is_open) return false;
   for (size_t other = 0; other < others_.size(); ++other)
     if (others_[other].neighbour == nullptr &&
@@ -139,31 +139,42 @@ bool CrossingGroup::may_step(int64_t sequence, int64_t step) {
   return true;
 }
 
-bool CrossingGroup::have_neighbours_passed(int64_t sequence, int64_t gates) {
-  const CrossingCall& exchange = this->exchange(sequence);
+bool ExchangeGroup::have_neighbours_passed(int64_t sequence, int64_t gates) {
+  const ExchangeCall& exchange = this->exchange(sequence);
   for (size_t other = 0; other < others_.size(); ++other) {
-    const Crossing& crossing = exchange.others[other];
-    if (others_[other].neighbour != nullptr && (crossing.gates < gates || crossing.hash != exchange.hash)) return false;
+    const OtherProgress& progress = exchange.others[other];
+    if (others_[other].neighbour != nullptr && (progress.gates < gates || progress.hash != exchange.hash)) return false;
   }
   return true;
 }
 
-bool CrossingGroup::is_done_with(int64_t sequence, size_t other) {
-  const CrossingCall& exchange = this->exchange(sequence);
-  const Crossing& crossing = exchange.others[other];
-  if (crossing.gates == 0 || crossing.hash != exchange.hash) return false;
-  if (others_[other].neighbour != nullptr) return crossing.gates > steps_of(calls_.rendezvous(sequence).posted()->kind);
-  return crossing.in.piece == incoming(sequence, other).all_pieces() &&
-         crossing.out.piece == outgoing(sequence, other).all_pieces();
+bool ExchangeGroup::is_done_with(int64_t sequence, size_t other) {
+  const ExchangeCall& exchange = this->exchange(sequence);
+  const OtherProgress& progress = exchange.others[other];
+  if (progress.gates == 0 || progress.hash != exchange.hash) return false;
+  if (others_[other].neighbour != nullptr) return progress.gates > steps_of(calls_.rendezvous(sequence).posted()->kind);
+  return progress.in.piece == incoming(sequence, other).all_pieces() &&
+         progress.out.piece == outgoing(sequence, other).all_pieces();
 }
 
-void CrossingGroup::reset(int64_t sequence) {
-  CrossingCall& exchange = this->exchange(sequence);
-  for (Crossing& crossing : exchange.others) crossing = {};
-  exchange.is_open = exchange.is_done = exchange.is_broken = false;
+std::vector<int64_t> ExchangeGroup::chips_behind(int64_t sequence) {
+  const Rendezvous& rendezvous = calls_.rendezvous(sequence);
+  int64_t most = 1;  // gates passed by those who are furthest; others wait for whoever has passed fewer
+  for (const int64_t index : calls_.local()) most = std::max(most, rendezvous.gates_passed(index));
+  std::vector<int64_t> chips;
+  for (const int64_t index : calls_.local()) {
+    const int64_t gates = rendezvous.gates_passed(index);
+    const bool is_due = rendezvous.is_step_due(index) && may_step(sequence, gates);
+    if (gates < most || is_due) chips.push_back(calls_.members()[static_cast<size_t>(index)]);
+  }
+  return chips;
+}
+
+void ExchangeGroup::reset(int64_t sequence) {
+  ExchangeCall& exchange = this->exchange(sequence);
+  for (OtherProgress& progress : exchange.others) progress = {};
+  exchange.is_open = exchange.is_broken = false;
   exchange.hash = 0;
-  exchange.frames = 0;
-  exchange.other_call.clear();
 }
 
 }  // namespace megacpp::collectives

@@ -6,11 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "megacpp/collectives/engine/rendezvous.h"
 #include "megacpp/collectives/inproc/move.h"
-#include "megacpp/collectives/inproc/rendezvous.h"
 #include "megacpp/collectives/processes/buffer_addresses.h"
 #include "megacpp/collectives/processes/peers.h"
 #include "megacpp/collectives/processes/pieces.h"
@@ -18,7 +17,7 @@
 namespace megacpp::collectives {
 
 /// One call with one other process.
-struct Crossing {
+struct OtherProgress {
   int64_t gates = 0;  // that its members have passed (Rendezvous): 1 once it has arrived, more of a neighbour alone
   bool was_asked = false;  // what it calls instead
   uint64_t hash = 0;       // of its movement, once it has arrived
@@ -30,39 +29,36 @@ struct Crossing {
 };
 
 /// One call with all other processes of its group.
-struct CrossingCall {
-  std::vector<Crossing> others;  // as CrossingGroup::others()
-  bool is_open = false;          // all local members have posted
-  bool is_done = false;          // all that must come has come, all that must go has left the operands
-  uint64_t hash = 0;             // of the movement here, once it is open
-  bool is_broken = false;        // a neighbour's buffers could not be read: the run is about to fail
-  int64_t frames = 0;            // received, and times that more gates were seen
-  std::string other_call = {};   // of a process that does not agree, with its chip
+struct ExchangeCall {
+  std::vector<OtherProgress> others;  // as ExchangeGroup::others()
+  bool is_open = false;               // all local members have posted
+  uint64_t hash = 0;                  // of the movement here, once it is open
+  bool is_broken = false;             // a neighbour's buffers could not be read: the run is about to fail
 };
 
-class CrossingGroup {
+class ExchangeGroup {
  public:
   struct Other {
     int64_t process = 0;
     std::vector<int64_t> members;          // indices
     const Neighbour* neighbour = nullptr;  // null: bytes are sent
-    const GateSlot* gates = nullptr;       // of a neighbour: of this group; null while it is not made there
+    const ProgressFlag* gates = nullptr;   // of a neighbour: of this group; null while it is not made there
   };
   struct Processes {
     const std::vector<int64_t>& owners;                       // the process of every chip
     const std::vector<std::optional<Neighbour>>& neighbours;  // by process
-    GateBoard* board = nullptr;                               // null: there are no neighbours
+    ProgressFlags* flags = nullptr;                           // null: there are no neighbours
   };
 
-  CrossingGroup(GroupCalls& calls, const Processes& processes, Sums sums);
+  ExchangeGroup(GroupCalls& calls, const Processes& processes, Sums sums);
 
   uint64_t id() const { return id_; }  // the same in every process
   GroupCalls& calls() { return calls_; }
   const std::vector<Other>& others() const { return others_; }
-  CrossingCall& exchange(int64_t sequence) { return ring_[static_cast<size_t>(sequence) % ring_.size()]; }
+  ExchangeCall& exchange(int64_t sequence) { return ring_[static_cast<size_t>(sequence) % ring_.size()]; }
   size_t other_of(int64_t process) const;
   /// Whether some of the others are neighbours, and whether some are not.
-  bool reads_buffers() const { return own_gates_ != nullptr; }
+  bool reads_buffers() const { return own_flags_ != nullptr; }
   bool sends_bytes() const { return sends_bytes_; }
   /// By index: what stands for the operands of members elsewhere, in the workspace of a reduction.
   std::span<const Term> terms() const { return terms_; }
@@ -83,6 +79,8 @@ class CrossingGroup {
   /// same step. Other steps need nobody else.
   bool may_step(int64_t sequence, int64_t step);
   bool is_done_with(int64_t sequence, size_t other);
+  /// Chips of this process that keep the call waiting: by what they have not posted, or a step that needs nobody else.
+  std::vector<int64_t> chips_behind(int64_t sequence);
   /// All local members have left.
   void reset(int64_t sequence);
 
@@ -96,8 +94,8 @@ class CrossingGroup {
   const Sums sums_;
   std::vector<Term> terms_;            // by index
   std::vector<const void*> pointers_;  // scratch of the thread that sends
-  std::vector<CrossingCall> ring_;     // as long as that of the calls
-  GateSlot* own_gates_ = nullptr;      // for neighbours; null: there are none
+  std::vector<ExchangeCall> ring_;     // as long as that of the calls
+  ProgressFlag* own_flags_ = nullptr;  // for neighbours; null: there are none
   PublishedAddresses published_;       // for them
   std::vector<ReadAddresses> read_;    // of each, as others()
 };

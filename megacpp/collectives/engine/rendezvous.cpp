@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/collectives/inproc/rendezvous.h"
+#include "megacpp/collectives/engine/rendezvous.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "megacpp/base/error.h"
 #include "megacpp/collectives/communicator.h"
-#include "megacpp/collectives/inproc/move.h"
-#include "megacpp/collectives/processes/crossing_group.h"
 
 namespace megacpp::collectives {
 
@@ -31,28 +29,16 @@ bool Rendezvous::leave() {
   passed_ = {};
   posted_ = nullptr;
   left_ = 0;
+  is_exchanging = false;
+  arrivals = 0;
+  other_call.clear();
   return true;
 }
 
-GroupCalls::GroupCalls(std::vector<int64_t> members, const std::vector<int64_t>& local_chips)
-    : members_(std::move(members)) {
+GroupCalls::GroupCalls(Options options) : number_(options.number), members_(std::move(options.members)) {
   for (size_t index = 0; index < members_.size(); ++index)
-    if (std::ranges::binary_search(local_chips, members_[index])) local_.push_back(static_cast<int64_t>(index));
+    if (std::ranges::binary_search(options.local_chips, members_[index])) local_.push_back(static_cast<int64_t>(index));
   ring_.assign(static_cast<size_t>(2 * kMaxInFlight), Rendezvous(members_.size(), local_.size()));
-}
-
-bool InFlight::is_complete() const {
-  if (!rendezvous) return is_moved;
-  return rendezvous->is_complete() && (!group->crossing || group->crossing->exchange(sequence).is_done);
-}
-
-int64_t InFlight::arrivals() const {
-  if (!rendezvous) return frames;
-  return group->crossing ? group->crossing->exchange(sequence).frames : 0;
-}
-
-const std::string& InFlight::disagreement() const {
-  return rendezvous && group->crossing ? group->crossing->exchange(sequence).other_call : other_call;
 }
 
 std::vector<int64_t> InFlight::awaited() const {
@@ -62,6 +48,15 @@ std::vector<int64_t> InFlight::awaited() const {
   for (const int64_t index : group->local())
     if (rendezvous->gates_passed(index) < gates) chips.push_back(group->members()[static_cast<size_t>(index)]);
   return chips;
+}
+
+void InFlight::reset() {
+  group = nullptr;
+  rendezvous = nullptr;
+  sequence = arrivals = 0;
+  is_taken = is_moved = false;
+  other_end = nullptr;
+  other_call.clear();
 }
 
 }  // namespace megacpp::collectives

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The books of the chips of one process: who has posted which call, and how far each member has got with it. Members in
-// other processes are known by their index alone. Plain data without locks: the world's lock is held by whoever looks
+// other processes are known by their index alone. Plain data without locks: the engine's lock is held by whoever looks
 // or writes. Allocates when made, never after.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "megacpp/collectives/call.h"
-#include "megacpp/collectives/processes/buffer_addresses.h"
-#include "megacpp/collectives/processes/pieces.h"
 
 namespace megacpp::collectives {
 
-class CrossingGroup;
+/// all_reduce reduces one slice a member, then fetches the slices of the others. The rest have one step.
+inline int64_t steps_of(Kind kind) { return kind == Kind::all_reduce ? 2 : 1; }
 
 /// One call of a group. A local member passes gate 0 when it posts its call, gate k when it has made step k, and moves
 /// on when all local members have passed the gate it stands behind; it leaves when all have passed the last gate.
@@ -36,7 +36,12 @@ class Rendezvous {
   bool all_passed(int64_t gates) const { return passed_[static_cast<size_t>(gates)] == local_; }
   /// Whether this member may make its next step; which has the number gates_passed().
   bool is_step_due(int64_t index) const { return gates_passed(index) <= steps_ && all_passed(gates_passed(index)); }
-  bool is_complete() const { return all_passed(steps_ + 1); }
+  bool is_complete() const { return all_passed(steps_ + 1) && !is_exchanging; }
+
+  // Of other processes; nothing where all members are in this one:
+  bool is_exchanging = false;   // bytes of the call are still to come or to leave
+  int64_t arrivals = 0;         // changes whenever something has come
+  std::string other_call = {};  // of one that does not agree, with its chip
 
  private:
   std::vector<const Call*> calls_;     // by index
@@ -53,49 +58,55 @@ class Rendezvous {
 /// that.
 class GroupCalls {
  public:
-  /// `local_chips`: those of this process.
-  GroupCalls(std::vector<int64_t> members, const std::vector<int64_t>& local_chips);
+  struct Options {
+    std::vector<int64_t> members;             // chip numbers, by index
+    const std::vector<int64_t>& local_chips;  // of this process
+    int64_t number = 0;                       // among the groups of this process
+  };
+  explicit GroupCalls(Options options);
+  int64_t number() const { return number_; }
   const std::vector<int64_t>& members() const { return members_; }
-  const std::vector<int64_t>& local() const { return local_; }
-  bool crosses() const { return local_.size() < members_.size(); }
+  const std::vector<int64_t>& local() const { return local_; }  // indices of members in this process
+  bool is_local() const { return local_.size() == members_.size(); }
   Rendezvous& rendezvous(int64_t sequence) { return ring_[static_cast<size_t>(sequence) % ring_.size()]; }
 
-  CrossingGroup* crossing = nullptr;  // what leaves the process; none: nothing does
-
  private:
-  std::vector<int64_t> members_;  // chip numbers
-  std::vector<int64_t> local_;    // indices of members in this process
+  int64_t number_;
+  std::vector<int64_t> members_;
+  std::vector<int64_t> local_;
   std::vector<Rendezvous> ring_;
+};
+
+/// What a mover keeps beside a call in flight; made before step 0 and used again for later calls.
+struct CallState {
+  virtual ~CallState() = default;
 };
 
 /// A call that a chip has started and not finished.
 struct InFlight {
+  int64_t chip = 0;    // that has started it
   int64_t number = 0;  // of its ticket
   const Call* call = nullptr;
   GroupCalls* group = nullptr;       // of a collective
   Rendezvous* rendezvous = nullptr;  // of a collective
   int64_t sequence = 0;              // of a collective: counts the calls of its group
-  bool is_taken = false;             // a send or receive that has found its other end
-  bool is_moved = false;             // a send or receive whose data has arrived
-  // Of a receive from another process of this host: its send, once it is found.
-  struct Sent {
-    const Peer* peer = nullptr;  // whose buffers are read
-    AddressList addresses;       // of them, in its memory
-    int64_t number = 0;          // of its ticket
-  };
-  Sent sent = {};
-  // Of a send to another process, or a receive from it:
-  Cursor cursor = {};           // bytes sent or received
-  int64_t frames = 0;           // received
-  std::string other_call = {};  // of a receive: what its send is, with its chip, where that is another movement
+  // Of a send or receive:
+  bool is_taken = false;          // it has found its other end
+  InFlight* other_end = nullptr;  // where that is in this process, and the same movement
+  int64_t arrivals = 0;           // changes whenever something has come from another process
+  std::string other_call = {};    // of a receive: what its send is, with its chip, where that is another movement
 
-  bool is_complete() const;
-  /// Changes whenever something from another process has come.
-  int64_t arrivals() const;
-  /// The call of another process that is not the same movement; empty: none known.
-  const std::string& disagreement() const;
-  /// The chips of this process it cannot go on without.
+  bool is_moved = false;  // by its mover: all of it has moved, or is ordered on streams
+  std::unique_ptr<CallState> state;
+
+  bool is_complete() const { return is_moved || (rendezvous && rendezvous->is_complete()); }
+  int64_t all_arrivals() const { return rendezvous ? rendezvous->arrivals : arrivals; }
+  /// The call of another chip that is not the same movement; empty: none known.
+  const std::string& disagreement() const { return rendezvous ? rendezvous->other_call : other_call; }
+  /// The chips of this process it cannot go on without; of a message its other end, wherever that is.
   std::vector<int64_t> awaited() const;
+  /// As new, but for the mover's state.
+  void reset();
 };
 
 }  // namespace megacpp::collectives

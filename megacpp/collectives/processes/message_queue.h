@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Letters between processes: a header alone, or with a text of any length, which travels in as many frames as it needs.
-// To one process they go in order; they never wait for tensors. Room is kept, so that letters of a step that is like
-// the one before allocate nothing.
+// Messages between processes: a header alone, or with a text of any length, which travels in as many frames as it
+// needs. To one process they go in order; they never wait for tensors. Room is kept, so that messages of a step that is
+// like the one before allocate nothing.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@
 
 namespace megacpp::collectives {
 
-class Mail {
+class MessageQueue {
  public:
-  explicit Mail(int64_t processes) : boxes_(static_cast<size_t>(processes)) {}
+  explicit MessageQueue(int64_t processes) : queues_(static_cast<size_t>(processes)) {}
 
   void post(int64_t process, const FrameHeader& header, std::string text = {});
   /// Sends what there is room for; whether anything went.
@@ -31,22 +31,22 @@ class Mail {
   std::optional<std::string> add(int64_t process, const FrameHeader& header, std::span<const std::byte> bytes);
 
  private:
-  struct Letter {
+  struct Message {
     FrameHeader header;
     std::string text;
     size_t sent = 0;  // bytes of the text
   };
-  struct Box {
-    std::vector<Letter> letters;
+  struct Queue {
+    std::vector<Message> messages;
     size_t next = 0;     // those before it are sent
     std::string coming;  // of a text that is not whole yet
     bool is_closed = false;
   };
 
-  bool send_to(int64_t process, Box& box, Endpoint& endpoint);
+  bool send_to(int64_t process, Queue& queue, Endpoint& endpoint);
 
-  std::vector<Box> boxes_;  // by process
-  int64_t waiting_ = 0;     // letters in all boxes
+  std::vector<Queue> queues_;  // by process
+  int64_t waiting_ = 0;        // messages in all queues
 };
 
 }  // namespace megacpp::collectives
