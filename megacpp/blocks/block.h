@@ -86,13 +86,23 @@ struct BuildContext {
 
 using ConfigKey = schema::Key<Config>;
 
+namespace detail {
+template <typename Settings>
+ConfigKey of_config(schema::Key<Settings> key) {
+  return {static_cast<schema::KeySpec&>(key),
+          [member = std::move(key.member)](Config& config) { return member(config.as<Settings>()); }};
+}
+}  // namespace detail
+
 /// The key of a field of a family's settings: setting<&Attention::heads>("heads", between(1, 64), "Query heads.").
 template <auto field>
 ConfigKey setting(std::string name, schema::Range range, std::string doc) {
-  schema::KeySpec spec = schema::key<field>(std::move(name), std::move(range), std::move(doc));
-  return {std::move(spec), [](Config& config) -> schema::Member {
-            return &(config.as<typename schema::detail::FieldOf<decltype(field)>::record>().*field);
-          }};
+  return detail::of_config(schema::key<field>(std::move(name), std::move(range), std::move(doc)));
+}
+/// Of a field that is an enum: setting<&FeedForward::scoring>("scoring", "From router logits to scores.").
+template <auto field>
+ConfigKey setting(std::string name, std::string doc) {
+  return detail::of_config(schema::key<field>(std::move(name), std::move(doc)));
 }
 
 /// Values that all blocks of a letter read, made once ahead of them.

@@ -61,21 +61,21 @@ std::vector<Case> all_cases() {
   add(
       "A_window", 'A', +[](Attention& a) { a.window = 3; });
   add(
-      "E_relu2", 'E', +[](FeedForward& e) { e.activation = "relu2"; });
+      "E_relu2", 'E', +[](FeedForward& e) { e.activation = ActivationFunction::relu2; });
   add(
       "E_experts", 'E', +[](FeedForward& e) { e.experts = 4; });
   add(
-      "E_relu2_experts", 'E', +[](FeedForward& e) { e.activation = "relu2", e.experts = 4; });
+      "E_relu2_experts", 'E', +[](FeedForward& e) { e.activation = ActivationFunction::relu2, e.experts = 4; });
   add(
       "E_everything", 'E', +[](FeedForward& e) {
         e.experts = 4;
         e.capacity_factor = 0;
         e.shared_intermediate = 6;
-        e.scoring = "sigmoid";
+        e.scoring = Scoring::sigmoid;
         e.bias_rate = 0.01;
       });
   add(
-      "E_expert_choice", 'E', +[](FeedForward& e) { e.experts = 4, e.routing = "expert_choice"; });
+      "E_expert_choice", 'E', +[](FeedForward& e) { e.experts = 4, e.routing = RoutedBy::experts; });
   add(
       "M_plain", 'M', +[](Mamba& m) {
         m.conv_bias = false;

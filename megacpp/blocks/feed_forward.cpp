@@ -15,15 +15,13 @@ namespace {
 std::vector<ConfigKey> keys() {
   using namespace schema;  // ranges and limits
   return {
-      setting<&FeedForward::activation>("activation", one_of("swiglu", "relu2"),
-                                        "Gated SiLU (three matrices) or squared ReLU (two)."),
+      setting<&FeedForward::activation>("activation", "Function between the matrices."),
       setting<&FeedForward::intermediate>("intermediate", between(1, kMaxWidth),
                                           "Inner width, of each expert when there are experts."),
       setting<&FeedForward::experts>("experts", between(0, kMaxParts), "Number of routed experts; 0 = dense."),
       setting<&FeedForward::top_k>("top_k", between(1, kMaxParts), "Experts per token."),
-      setting<&FeedForward::routing>("routing", one_of("token_choice", "expert_choice"),
-                                     "Who chooses: each token its experts, or each expert its tokens."),
-      setting<&FeedForward::scoring>("scoring", one_of("softmax", "sigmoid"), "From router logits to scores."),
+      setting<&FeedForward::routing>("routing", "Who chooses."),
+      setting<&FeedForward::scoring>("scoring", "From router logits to scores."),
       setting<&FeedForward::renormalise>("renormalise", any(), "Divide the chosen scores by their sum."),
       setting<&FeedForward::capacity_factor>(
           "capacity_factor", between(0, kMaxParts),
@@ -31,8 +29,7 @@ std::vector<ConfigKey> keys() {
       setting<&FeedForward::shared_intermediate>("shared_intermediate", between(0, kMaxWidth),
                                                  "Inner width of the expert every token passes; 0 = none."),
       setting<&FeedForward::balance_loss>("balance_loss", at_least(0), "Weight of the auxiliary load-balance loss."),
-      setting<&FeedForward::balance_over>("balance_over", one_of("block", "model"),
-                                          "Count the load in each block, or over all E blocks together."),
+      setting<&FeedForward::balance_over>("balance_over", "Where the load is counted."),
       setting<&FeedForward::z_loss>("z_loss", at_least(0),
                                     "Weight of the squared log-sum-exp of the router logits; 0 = off."),
       setting<&FeedForward::bias_rate>("bias_rate", at_least(0), "Step of the loss-free balancing bias; 0 = off."),
@@ -71,7 +68,7 @@ void check(const ConfigCheck& check) {
                    .got = fmt::format("top_k {} of {} experts", e.top_k, e.experts),
                    .wanted = fmt::format("between 1 and {}", e.experts),
                    .next = fmt::format("set {}: {}", check.path("top_k"), e.experts)});
-  if (e.routing == "expert_choice") check_expert_choice(check, e);
+  if (e.routing == RoutedBy::experts) check_expert_choice(check, e);
 }
 
 Router router(const FeedForward& e) {
@@ -79,7 +76,7 @@ Router router(const FeedForward& e) {
   return {.experts = e.experts,
           .top_k = e.top_k,
           .balance_loss = e.balance_loss,
-          .balance_over_model = e.balance_over == "model",
+          .balance_over_model = e.balance_over == BalanceOver::model,
           .z_loss = e.z_loss,
           .bias_rate = e.bias_rate,
           .bias_name = "expert_bias"};
@@ -221,7 +218,7 @@ Limits limits_of(const BuildContext& context) {
     return {.capacity = 0, .rows_per_expert = context.parallel.axes_of(Dim::experts).empty() ? 0 : length};
   const int64_t capacity = f.capacity(context.dims.sequence);
   // Experts that choose take no more than that by themselves.
-  return {.capacity = f.routing == "expert_choice" ? 0 : capacity, .rows_per_expert = std::min(capacity, length)};
+  return {.capacity = f.routing == RoutedBy::experts ? 0 : capacity, .rows_per_expert = std::min(capacity, length)};
 }
 
 ir::Shape row_shape(const BuildContext& context, int64_t rows_per_expert) {
@@ -357,8 +354,9 @@ Routing route(const BuildContext& context, ValueId x) {
                                  [&b](ValueId tokens, ValueId matrix) { return b.matmul(tokens, matrix); });
   const ValueId lse = log_sum_exp(b, logits);
   const ValueId probabilities = b.exp(b.sub(logits, b.broadcast(lse, b.shape(logits), {0, 1})));
-  const ValueId scores = f.scoring == "sigmoid" ? b.logistic(logits) : probabilities;
-  const Routing routing = f.routing == "expert_choice" ? route_experts(context, scores) : route_tokens(context, scores);
+  const ValueId scores = f.scoring == Scoring::sigmoid ? b.logistic(logits) : probabilities;
+  const Routing routing =
+      f.routing == RoutedBy::experts ? route_experts(context, scores) : route_tokens(context, scores);
   report(context, routing, logits, probabilities, lse);
   return routing;
 }

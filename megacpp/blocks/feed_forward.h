@@ -4,29 +4,56 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
-#include <string>
+
+#include "megacpp/base/words.h"
 
 namespace megacpp::blocks {
 
+enum class ActivationFunction : uint8_t { swiglu, relu2 };
+constexpr auto words_of(ActivationFunction) {
+  return std::to_array<base::Word<ActivationFunction>>(
+      {{ActivationFunction::swiglu, "swiglu", "gated SiLU, with three matrices"},
+       {ActivationFunction::relu2, "relu2", "squared ReLU, with two"}});
+}
+
+/// Who chooses.
+enum class RoutedBy : uint8_t { tokens, experts };
+constexpr auto words_of(RoutedBy) {
+  return std::to_array<base::Word<RoutedBy>>({{RoutedBy::tokens, "token_choice", "each token its experts"},
+                                              {RoutedBy::experts, "expert_choice", "each expert its tokens"}});
+}
+
+enum class Scoring : uint8_t { softmax, sigmoid };
+constexpr auto words_of(Scoring) {
+  return std::to_array<base::Word<Scoring>>({{Scoring::softmax, "softmax"}, {Scoring::sigmoid, "sigmoid"}});
+}
+
+enum class BalanceOver : uint8_t { block, model };
+constexpr auto words_of(BalanceOver) {
+  return std::to_array<base::Word<BalanceOver>>(
+      {{BalanceOver::block, "block", "in each block"}, {BalanceOver::model, "model", "over all E blocks together"}});
+}
+
 struct FeedForward {
-  std::string activation = "swiglu";  // swiglu | relu2
+  ActivationFunction activation = ActivationFunction::swiglu;
   int64_t intermediate = 0;
   int64_t experts = 0;  // 0 = dense
   int64_t top_k = 2;
-  std::string routing = "token_choice";  // token_choice | expert_choice
-  std::string scoring = "softmax";       // softmax | sigmoid
+  RoutedBy routing = RoutedBy::tokens;
+  Scoring scoring = Scoring::softmax;
   bool renormalise = true;
   double capacity_factor = 1.25;    // of each sequence; 0 = dropless
   int64_t shared_intermediate = 0;  // 0 = no shared expert
   double balance_loss = 0.01;
-  std::string balance_over = "block";  // block | model
+  BalanceOver balance_over = BalanceOver::block;
   double z_loss = 0;
   double bias_rate = 0;  // 0 = off
 
-  bool is_gated() const { return activation == "swiglu"; }
-  bool is_dropless() const { return routing == "token_choice" && capacity_factor == 0; }
+  bool is_gated() const { return activation == ActivationFunction::swiglu; }
+  bool is_dropless() const { return routing == RoutedBy::tokens && capacity_factor == 0; }
   /// Tokens each expert takes of one sequence of that length; at least one, at most all.
   int64_t capacity(int64_t sequence) const {
     const double even = static_cast<double>(sequence * top_k) / static_cast<double>(experts);

@@ -146,14 +146,14 @@ TEST_P(ExpertsTest, CountsAndDropsAddUpToTheRequests) {
   const auto result = run(f, {}, token_values(2));
   double requests = 0;
   for (const double count : result.at("counts").data) requests += count;
-  const int64_t choices = f.routing == "expert_choice" ? kExperts * f.capacity(kSequence) : kSequence * f.top_k;
+  const int64_t choices = f.routing == RoutedBy::experts ? kExperts * f.capacity(kSequence) : kSequence * f.top_k;
   EXPECT_EQ(requests, static_cast<double>(2 * choices));
   double dropped = 0;
   for (size_t expert = 0; expert < kExperts; ++expert) {
     EXPECT_LE(result.at("dropped").data[expert], result.at("counts").data[expert]) << "expert " << expert;
     dropped += result.at("dropped").data[expert];
   }
-  EXPECT_EQ(dropped > 0, f.routing == "token_choice" && !f.is_dropless());
+  EXPECT_EQ(dropped > 0, f.routing == RoutedBy::tokens && !f.is_dropless());
 }
 
 TEST(FeedForwardTest, CapacityIsRoundedUpAndBounded) {

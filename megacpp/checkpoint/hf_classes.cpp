@@ -102,7 +102,7 @@ void rotary_transformer(HfCodec& io, recipe::Model& model, RotaryDefaults otherw
   head_dim(io, a.head_dim);
   rope_theta(io, a.rope_theta, otherwise.theta);
   blocks::FeedForward& e = model.config<blocks::FeedForward>();
-  e.activation = "swiglu";
+  e.activation = blocks::ActivationFunction::swiglu;
   io.size("intermediate_size", e.intermediate);
 }
 
@@ -116,11 +116,11 @@ void mixtral(HfCodec& io, recipe::Model& model) {
   rotary_transformer(io, model, {.eps = 1e-5, .theta = 1e6});
   io.optional_size("sliding_window", model.config<blocks::Attention>().window);
   blocks::FeedForward& e = model.config<blocks::FeedForward>();
-  e.routing = "token_choice";
-  e.scoring = "softmax";
+  e.routing = blocks::RoutedBy::tokens;
+  e.scoring = blocks::Scoring::softmax;
   e.renormalise = true;
   e.capacity_factor = 0;
-  e.balance_over = "model";
+  e.balance_over = blocks::BalanceOver::model;
   io.size("num_local_experts", e.experts);
   io.size("num_experts_per_tok", e.top_k, 2);
   io.number("router_aux_loss_coef", e.balance_loss, 0.001);
@@ -254,7 +254,7 @@ void nemotron_h_attention(HfCodec& io, blocks::Attention& a) {
 void nemotron_h_feed_forward(HfCodec& io, blocks::FeedForward& e) {
   io.off({"mlp_bias"});
   io.word("mlp_hidden_act", {"relu2"});
-  e.activation = "relu2";
+  e.activation = blocks::ActivationFunction::relu2;
   io.size("intermediate_size", e.intermediate);
 }
 

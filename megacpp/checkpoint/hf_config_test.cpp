@@ -83,7 +83,7 @@ TEST(HfConfigTest, GoldenConfigsBecomeTheRightModels) {
   EXPECT_EQ(mixtral.config<blocks::Attention>().rope_theta, 1e6);
   EXPECT_EQ(mixtral.config<blocks::FeedForward>().experts, 4);
   EXPECT_EQ(mixtral.config<blocks::FeedForward>().capacity_factor, 0);
-  EXPECT_EQ(mixtral.config<blocks::FeedForward>().balance_over, "model");
+  EXPECT_EQ(mixtral.config<blocks::FeedForward>().balance_over, blocks::BalanceOver::model);
   EXPECT_EQ(mixtral.config<blocks::FeedForward>().balance_loss, 0.02);
 
   const recipe::Model mamba = import_golden(SafetensorsFile(golden("mamba2_tiny"))).model;
@@ -97,7 +97,7 @@ TEST(HfConfigTest, GoldenConfigsBecomeTheRightModels) {
   EXPECT_FALSE(nemotron.config<blocks::Attention>().rope);
   EXPECT_TRUE(nemotron.config<blocks::Mamba>().norm_per_group);
   EXPECT_EQ(nemotron.config<blocks::Mamba>().dt_limit_low, 1e-3);
-  EXPECT_EQ(nemotron.config<blocks::FeedForward>().activation, "relu2");
+  EXPECT_EQ(nemotron.config<blocks::FeedForward>().activation, blocks::ActivationFunction::relu2);
 
   const HfModel block = import_golden(SafetensorsFile(golden("rglru_block")));
   EXPECT_TRUE(block.lone_block);

@@ -17,7 +17,7 @@ recipe::Model hybrid() {
   recipe::Model model{.name = "hybrid", .pattern = "MEA", .depth = 3, .hidden = 8, .vocab = 5};
   model.config<blocks::Attention>() = {.heads = 2, .kv_heads = 1, .head_dim = 4};
   model.config<blocks::Mamba>() = {.heads = 4, .head_dim = 4, .state = 2, .groups = 2, .conv_bias = false};
-  model.config<blocks::FeedForward>() = {.activation = "relu2", .intermediate = 6};
+  model.config<blocks::FeedForward>() = {.activation = blocks::ActivationFunction::relu2, .intermediate = 6};
   return model;
 }
 

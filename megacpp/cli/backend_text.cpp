@@ -37,18 +37,11 @@ std::vector<std::string_view> chips_of(const runtime::Backend& backend) {
   return kinds;
 }
 
-/// Says nothing else: the plugin is the default.
-recipe::Recipe recipe_for(const runtime::Backend& backend) {
-  recipe::Recipe recipe;
-  recipe.backend = backend.name;
-  return recipe;
-}
-
 std::string here_text(const runtime::Backend& backend) {
-  const recipe::Recipe recipe = recipe_for(backend);
-  const base::Decision usable = backend.usable(recipe);
+  const runtime::RunRequest request;  // the plugin is the default
+  const base::Decision usable = backend.usable(request);
   if (!usable) return "no: " + usable.reason();
-  const std::string identity = backend.identity(recipe);
+  const std::string identity = backend.identity(request);
   return identity.empty() ? "yes" : "yes: " + identity;
 }
 
@@ -72,8 +65,8 @@ Json backends_json() {
   Json list = Json::array();
   for (size_t i = 0; i < runtime::all_backends().size(); ++i) {
     const runtime::Backend& backend = runtime::all_backends()[i];
-    const recipe::Recipe recipe = recipe_for(backend);
-    const base::Decision usable = backend.usable(recipe);
+    const runtime::RunRequest request;
+    const base::Decision usable = backend.usable(request);
     Json transports = Json::array();
     for (const std::string& name : backend.transports) {
       const collectives::Properties& properties = transport_named(name).properties;
@@ -87,7 +80,7 @@ Json backends_json() {
                     {"transports", transports},
                     {"usable", static_cast<bool>(usable)},
                     {"why_not", usable ? Json() : Json(usable.reason())},
-                    {"identity", backend.identity(recipe)}});
+                    {"identity", backend.identity(request)}});
   }
   return list;
 }

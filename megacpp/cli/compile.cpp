@@ -111,14 +111,14 @@ void compile_by_xla(const CompileFlags& flags, const recipe::Recipe& given, cons
                 {"pattern", recipe.model.pattern},
                 {"mesh", to_string(plan.parallel.mesh)},
                 {"chips", plan.chips},
-                {"placement", recipe.xla.placement},
+                {"placement", base::text_of(recipe.xla.placement)},
                 {"has_loops", recipe::has_block_loops(recipe)},
                 {"micro_steps", recipe.train.micro_steps},
                 {"xla", xla_json(compilation)}});
   } else {
     print_out("{}  pattern {}  depth {}\n", recipe.name, recipe.model.pattern, recipe.model.depth);
     print_out("mesh       {}  chips {}, collectives placed by {}\n", to_string(plan.parallel.mesh), plan.chips,
-              recipe.xla.placement);
+              base::text_of(recipe.xla.placement));
     print_out("blocks     {}\n", recipe::block_loops_text(recipe));
     print_xla_report(compilation);
     if (!compilation.failure) print_xla_collectives(compilation);

@@ -120,7 +120,7 @@ void add_deep(Explanation& e, const fit::DeepPlan& deep) {
 /// Where no other compiler gets the whole program.
 std::optional<fit::DeepPlan> deep_plan_of(const Explanation& e, const std::function<void(std::string_view)>& progress) {
   recipe::Recipe own = e.recipe;
-  own.xla.placement = "megacpp";
+  own.xla.placement = recipe::XlaPlacement::megacpp;
   return fit::deep_memory_plan(own, e.plan, runtime::target_for(own, e.plan.parallel.mesh), fit::kMostPlannedWhole,
                                progress);
 }
@@ -128,8 +128,8 @@ std::optional<fit::DeepPlan> deep_plan_of(const Explanation& e, const std::funct
 void add_schedule(Explanation& e) {
   if (e.plan.stages == 1) return;
   const plan::Simulation simulation = plan::simulate(plan::build_schedule(
-      e.plan.layout.schedule,
-      {.stages = e.plan.stages, .micros = e.recipe.train.micro_steps, .chunks = e.plan.layout.virtual_stages}));
+      e.plan.layout->schedule,
+      {.stages = e.plan.stages, .micros = e.recipe.train.micro_steps, .chunks = e.plan.layout->virtual_stages}));
   e.step_time = simulation.makespan;
   for (size_t stage = 0; stage < e.stages.size(); ++stage) {
     e.stages[stage].idle = simulation.bubble[stage];
@@ -195,7 +195,7 @@ void print_state(const Explanation& e) {
 }
 
 void print_stages(const Explanation& e) {
-  const recipe::Layout& layout = e.plan.layout;
+  const recipe::Layout& layout = e.plan.layout.keys();
   print_out("{} parameters. What a chip of each stage holds, the largest first:\n", e.parameters);
   TextTable table({">stage", ">peak", ">weights", ">replicated", ">bf16 copies", ">kept", ">gradients", ">optimizer",
                    ">idle", "micro-batches in flight"});
@@ -208,7 +208,7 @@ void print_stages(const Explanation& e) {
   print_out(
       "Idle by schedule {} of {} micro-batches, were all chunks alike and backward twice as long as forward: then a\n"
       "step takes {:g} forward passes.\n",
-      layout.schedule, e.recipe.train.micro_steps, e.step_time);
+      base::text_of(layout.schedule), e.recipe.train.micro_steps, e.step_time);
 }
 
 std::string removal_text(const CollectiveRow& row) {
@@ -373,7 +373,7 @@ int run_explain(const ExplainFlags& flags) {
     write_output("\n" + parameters_text(e.rows, e.plan));
     e.plan.stages > 1 ? print_stages(e) : print_state(e);
     print_collectives(e);
-    if (e.xla) print_xla(*e.xla, e.recipe.xla.placement);
+    if (e.xla) print_xla(*e.xla, std::string(base::text_of(e.recipe.xla.placement)));
   }
   flush_output();
   if (e.xla && e.xla->failure) throw base::Error(*e.xla->failure);

@@ -48,7 +48,7 @@ char sign_of(fit::FitVerdict verdict) {
 std::string recompute_text(const recipe::Recipe& recipe) {
   std::vector<std::string> levels;
   for (const char letter : recipe::recompute_letters(recipe.model))
-    levels.push_back(recipe::recompute_level(recipe, letter));
+    levels.emplace_back(base::text_of(recipe::recompute_level(recipe, letter)));
   const bool alike = std::ranges::all_of(levels, [&](const std::string& level) { return level == levels[0]; });
   return alike ? levels[0] : fmt::format("{}", fmt::join(levels, "/"));
 }

@@ -175,7 +175,7 @@ int run_generate(GenerateFlags& flags) {
                           .length = train::longest_sequence(flags.request),
                           .prompt = train::shortest_prompt(flags.request),
                           .threads = source.recipe.train.threads,
-                          .compute = ir::dtype_named(source.recipe.train.precision)});
+                          .compute = source.recipe.train.precision});
   const Printer printer(flags, tokenizer.get(), unread);
   LogitsFile logits(flags.logits);
   ReadingProgress progress(flags.request, printer.prints_tokens());

@@ -55,9 +55,9 @@ TEST_F(LaunchLoopsTest, BlocksUnrolledAfterAFailureAreNamedAndTheNextLaunchStart
   const auto keep = [&](const launch::Line& line) { said.push_back(line.text); };
   launch::Launch launch(recipe, {}, keep);
   launch.prepare();
-  ASSERT_EQ(launch.recipe().xla.loops, "on");
+  ASSERT_EQ(launch.recipe().xla.loops, recipe::XlaLoops::on);
   refuse_loops(launch);
-  EXPECT_EQ(launch.recipe().xla.loops, "off");
+  EXPECT_EQ(launch.recipe().xla.loops, recipe::XlaLoops::off);
   EXPECT_EQ(fit::to_text(launch.changes()), "train.batch=4 train.micro_steps=2 xla.loops=off");
   ASSERT_FALSE(said.empty());
   EXPECT_EQ(said.back(), "runs with train.batch=4 (was 8), train.micro_steps=2 (was 1), xla.loops=off (was auto)");
@@ -73,7 +73,7 @@ TEST_F(LaunchLoopsTest, BlocksUnrolledAfterAFailureAreNamedAndTheNextLaunchStart
   launch::Launch in_loops(tpu_recipe({"train.batch=8", "ladder.rungs=[batch]", "xla.loops=on"}), {}, keep);
   in_loops.prepare();
   EXPECT_EQ(in_loops.rung(), 0u) << "the recipe leaves nothing to unroll";
-  EXPECT_EQ(in_loops.recipe().xla.loops, "on");
+  EXPECT_EQ(in_loops.recipe().xla.loops, recipe::XlaLoops::on);
 }
 
 // What the first failure led planning to is no change any more where the second leads it elsewhere.
@@ -86,7 +86,8 @@ TEST_F(LaunchLoopsTest, ALaterFailureDecidesAboutLoopsAgain) {
   const int64_t unrolled = launch.estimate().fit.worst().needed();
   fail_allocation(launch);
   EXPECT_LT(launch.estimate().fit.worst().needed(), unrolled);
-  EXPECT_EQ(launch.recipe().xla.loops, "on") << "more recompute in loops is enough, and compiled sooner";
+  EXPECT_EQ(launch.recipe().xla.loops, recipe::XlaLoops::on)
+      << "more recompute in loops is enough, and compiled sooner";
   const std::string changes = fit::to_text(launch.changes());
   EXPECT_TRUE(changes.starts_with("train.batch=4 train.micro_steps=2 train.recompute.E=")) << changes;
   EXPECT_EQ(changes.find("xla.loops"), std::string::npos) << changes;

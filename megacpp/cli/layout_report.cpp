@@ -18,13 +18,14 @@ namespace {
 template <typename Say>
 void for_layout_keys(const recipe::Recipe& recipe, const plan::Plan& plan, const Say& say) {
   recipe::Recipe resolved = recipe;
-  resolved.layout = plan.layout;
+  resolved.layout = plan.layout.keys();
   for (const recipe::Key& key : recipe::keys())
     if (key.path.starts_with("layout.")) say(key, recipe::member_of(key, recipe), recipe::member_of(key, resolved));
 }
 
 struct ValueJson {
   Json operator()(const recipe::ByteSize* size) const { return size->bytes; }
+  Json operator()(const schema::TextValue& value) const { return value.text(value.value); }
   Json operator()(const auto* value) const { return *value; }
 };
 

@@ -40,7 +40,7 @@ Json changes_json(const plan::Changes& changes) {
 Json recompute_json(const fit::Estimate& estimate) {
   Json json = Json::object();
   for (const char letter : recipe::recompute_letters(estimate.recipe.model))
-    json[recipe::recompute_key(letter)] = {{"level", recipe::recompute_level(estimate.recipe, letter)},
+    json[recipe::recompute_key(letter)] = {{"level", base::text_of(recipe::recompute_level(estimate.recipe, letter))},
                                            {"why", Json()}};
   for (const fit::RecomputeChoice& choice : estimate.recompute)
     json[recipe::recompute_key(choice.letter)]["why"] = choice.why;

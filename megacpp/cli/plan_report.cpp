@@ -16,6 +16,8 @@
 #include "megacpp/launch/assumptions.h"
 #include "megacpp/launch/fill_slice.h"
 #include "megacpp/memory/report.h"
+#include "megacpp/plan/degrees.h"
+#include "megacpp/plan/gates.h"
 
 namespace megacpp::cli {
 namespace {
@@ -23,7 +25,8 @@ namespace {
 std::string target_name(const recipe::Recipe& recipe, const PlanWishes& wishes) {
   if (!wishes.hardware.empty()) return wishes.hardware;
   if (!recipe.hardware.target.empty()) return recipe.hardware.target;
-  return fmt::format("host:{}", plan::make_plan(recipe).chips);
+  plan::check_layout(recipe, plan::Adjustable::recipe);
+  return fmt::format("host:{}", plan::product_of_degrees(recipe.layout));
 }
 
 void add_parameters(PlanReport& report) {
@@ -190,7 +193,7 @@ std::string hardware_text(const hw::Slice& slice) {
 std::string step_text(const recipe::Train& train) {
   return fmt::format("{} of {} x {}, {}", base::counted(train.batch, "sequence"),
                      base::counted(train.sequence, "token"), base::counted(train.micro_steps, "micro-step"),
-                     train.precision);
+                     ir::dtype_name(train.precision));
 }
 
 }  // namespace megacpp::cli

@@ -19,10 +19,10 @@ namespace {
 /// What `train` would plan for, all chips in this process.
 runtime::FoundHardware hardware_of_train(const recipe::Recipe& recipe) {
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
-  runtime::Machine machine{.free_bytes = backend.free_bytes(recipe).value_or(INT64_MAX),
-                           .local_chips = recipe::chips_of(recipe.layout)};
-  if (backend.device_name) machine.device_name = backend.device_name(recipe);
-  return backend.find_hardware(recipe, machine);
+  const runtime::RunRequest request = runtime::run_request(recipe);
+  runtime::Machine machine{.free_bytes = backend.free_bytes(request).value_or(INT64_MAX), .local_chips = request.chips};
+  if (backend.device_name) machine.device_name = backend.device_name(request);
+  return backend.find_hardware(request, machine);
 }
 
 }  // namespace
@@ -30,14 +30,14 @@ runtime::FoundHardware hardware_of_train(const recipe::Recipe& recipe) {
 recipe::Recipe planned(const recipe::Recipe& recipe, const std::optional<hw::Slice>& slice,
                        const launch::CatalogChoice& catalog_choice) {
   const bool is_recompute_left = std::ranges::any_of(recipe::recompute_letters(recipe.model), [&recipe](char letter) {
-    return recipe::recompute_level(recipe, letter) == recipe::kAutoRecompute;
+    return recipe::recompute_level(recipe, letter) == recipe::RecomputeLevel::automatic;
   });
-  const bool are_loops_left = slice && recipe.xla.loops == recipe::kLoopsByPlan;
+  const bool are_loops_left = slice && recipe.xla.loops == recipe::XlaLoops::automatic;
   if (!is_recompute_left && !are_loops_left) return recipe;
   launch::UsersCatalog catalog(catalog_choice, catalog::Access::read);
   const runtime::FoundHardware hardware = slice ? runtime::FoundHardware{.slice = *slice} : hardware_of_train(recipe);
   if (!hardware.note.empty()) print_line({.topic = "hardware", .text = hardware.note});
-  const runtime::TargetMesh mesh = runtime::mesh_here(recipe, hardware.slice.devices());
+  const runtime::TargetMesh mesh = runtime::mesh_here(runtime::run_request(recipe), hardware.slice.devices());
   fit::Assumptions assumptions = launch::assumptions_for(recipe, hardware, catalog, mesh);
   assumptions.most_planned_whole = fit::kMostPlannedWhole;
   assumptions.after_pass = planning_progress();

@@ -49,6 +49,7 @@
 #include "megacpp/lineage/lineage.h"
 #include "megacpp/memory/out_of_memory.h"
 #include "megacpp/metrics/run_exports.h"
+#include "megacpp/plan/gates.h"
 #include "megacpp/receipt/recorder.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/print.h"
@@ -367,7 +368,7 @@ int run_train(const TrainFlags& flags) {
   runtime::require_supported(recipe);
   const bool is_first = launch::is_first_process();
   if (!flags.trace.empty() && is_first) base::require_writable(flags.trace);
-  plan::make_plan(recipe);  // before the text is read: a bad layout costs no time
+  plan::check_layout(recipe, plan::Adjustable::recipe);  // before the text is read: a bad layout costs no time
   if (!flags.resume) agree_on_command(flags, recipe.train);
   if (!is_first) return follow_first(flags, request);
   Running running{metrics::RunExports(flags.exports, print_line)};  // a port that is taken costs no time

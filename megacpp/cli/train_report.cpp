@@ -193,7 +193,8 @@ Json train_json(const TrainedRun& trained) {
                   {"recipe", recipe::print(recipe)}};
   for (const Json& part : {steps_json(trained.reports()), programs_json(trained), peaks_json(trained)})
     summary.update(part);
-  if (const auto& settings = runtime::backend_named(recipe.backend).settings_json) summary.update(settings(recipe));
+  if (const auto& settings = runtime::backend_named(recipe.backend).settings_json)
+    summary.update(settings(runtime::run_request(recipe)));
   return summary;
 }
 

@@ -56,7 +56,7 @@ std::string plan_line(const launch::Launch& launch) {
 
 std::string backend_lines(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
-  const runtime::RunSettings settings = backend.settings(recipe);
+  const runtime::RunSettings settings = backend.settings(runtime::run_request(recipe));
   // What a backend's own compiler takes apart is no fallback.
   const std::string fallbacks =
       backend.emits_stablehlo ? "" : ", " + base::counted(std::ssize(compiled.fallbacks), "fallback");
@@ -78,7 +78,8 @@ std::string schedule_line(const recipe::Recipe& recipe) {
   const recipe::Train& train = recipe.train;
   return fmt::format("schedule   {} of {} x {} tokens, micro-steps {}, {}; {}, lr {:.2e} {}\n",
                      base::counted(train.steps, "step"), train.batch, train.sequence, train.micro_steps,
-                     train.precision, recipe.optimizer.name, recipe.optimizer.lr, recipe.optimizer.schedule);
+                     ir::dtype_name(train.precision), recipe.optimizer.name, recipe.optimizer.lr,
+                     recipe.optimizer.schedule);
 }
 
 std::string checkpoint_line(const recipe::Recipe& recipe, const compile::Compiled& compiled) {

@@ -30,7 +30,7 @@ namespace {
 
 void require_devices(const hw::Slice& target, const plan::Plan& plan) {
   if (target.devices() == plan.chips) return;
-  const int64_t others = plan.chips / plan.layout.data_parallel;  // degrees that stay
+  const int64_t others = plan.chips / plan.layout->data_parallel;  // degrees that stay
   const bool fits = target.devices() % others == 0;
   base::raise(base::Code::E1504,
               {.where = "--target " + target.name,
@@ -117,7 +117,7 @@ void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estima
 compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
                                         const compile::Options& options) {
   recipe::Recipe own = recipe;
-  own.xla.placement = "megacpp";
+  own.xla.placement = recipe::XlaPlacement::megacpp;
   compile::Options own_options = options;
   if (own != recipe) own_options.dump_dir.reset();
   return compile::compile_training(own, plan, runtime::target_for(own, plan.parallel.mesh), own_options);
@@ -142,7 +142,7 @@ int64_t planned_argument_bytes(const emit::Module& module, const XlaChoice& choi
 
 emit::Module module_for(const recipe::Recipe& recipe, const plan::Plan& plan, const compile::Compiled& ours,
                         const XlaChoice& choice, const compile::Options& options, double& seconds) {
-  const bool is_ours = recipe.xla.placement == "megacpp";
+  const bool is_ours = recipe.xla.placement == recipe::XlaPlacement::megacpp;
   std::optional<compile::Compiled> whole;
   if (!is_ours)
     whole = compile::compile_training(recipe, plan, runtime::target_for(recipe, plan.parallel.mesh), options);

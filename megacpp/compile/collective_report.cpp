@@ -47,7 +47,7 @@ SharedGradients shared_gradients(const plan::Plan& plan, const std::vector<block
     for (const blocks::Dim dim : parameter.dims) {
       if (dim != blocks::Dim::kv_heads && dim != blocks::Dim::groups) continue;
       const int64_t parts = plan.parallel.mesh.size(plan.parallel.axes_of(dim, parameter.letter));
-      if (parts < plan.layout.tensor_parallel) shared[optim::gradient_name(parameter.name)] = parts;
+      if (parts < plan.layout->tensor_parallel) shared[optim::gradient_name(parameter.name)] = parts;
     }
   return shared;
 }
@@ -277,7 +277,7 @@ class StageReport {
   int64_t stage_;
   int64_t micro_steps_;
   const recipe::Model& model_;
-  const recipe::Layout& layout_;
+  const plan::ResolvedLayout& layout_;
   SharedGradients shared_;
   Costs costs_;
   std::vector<CollectiveRow> rows_;

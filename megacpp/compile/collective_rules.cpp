@@ -105,12 +105,12 @@ std::string without_degree(const std::string& axis) {
   return key->second + "=1";
 }
 
-bool is_in_effect(std::string_view change, const recipe::Layout& layout) {
+bool is_in_effect(std::string_view change, const plan::ResolvedLayout& layout) {
   if (change == kEveryDegree || change == kUnshared || change == kNothingRemovesIt) return false;
   recipe::Recipe changed;
-  changed.layout = layout;
+  changed.layout = layout.keys();
   recipe::apply_overrides(changed, std::vector<std::string>{std::string(change)});
-  return changed.layout == layout;
+  return changed.layout == layout.keys();
 }
 
 Removal removal_by(std::string_view purpose, std::string_view change, std::string_view note, const Facts& facts) {
@@ -132,7 +132,7 @@ std::string_view phase_name(Phase phase) {
   return kNames[static_cast<size_t>(phase)];
 }
 
-Removal removal_of(const Facts& facts, const recipe::Layout& layout) {
+Removal removal_of(const Facts& facts, const plan::ResolvedLayout& layout) {
   const auto counts = [&](bool applies, std::string_view change) { return applies && !is_in_effect(change, layout); };
   for (const Rule& rule : kRules)
     if (counts(rule.applies(facts), rule.change)) return removal_by(rule.purpose, rule.change, rule.note, facts);

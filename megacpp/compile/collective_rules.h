@@ -12,7 +12,7 @@
 #include "megacpp/blocks/block.h"
 #include "megacpp/ir/graph.h"
 #include "megacpp/ops/op_def.h"
-#include "megacpp/recipe/recipe.h"
+#include "megacpp/plan/resolved_layout.h"
 
 namespace megacpp::compile {
 
@@ -45,7 +45,7 @@ struct Removal {
   std::string note;
 };
 
-/// `layout` is resolved; no change is advised that it has already.
-Removal removal_of(const CollectiveFacts& facts, const recipe::Layout& layout);
+/// No change is advised that the layout has already.
+Removal removal_of(const CollectiveFacts& facts, const plan::ResolvedLayout& layout);
 
 }  // namespace megacpp::compile

@@ -119,13 +119,15 @@ const std::vector<Row>& rows() {
 }
 
 /// A layout in which no change that a rule advises is in effect.
-recipe::Layout split_everywhere() {
-  return {.data_parallel = 2,
-          .expert_parallel = 2,
-          .context_parallel = 2,
-          .tensor_parallel = 4,
-          .pipeline_parallel = 2,
-          .zero = 3};
+plan::ResolvedLayout split_everywhere(int64_t zero = 3) {
+  const recipe::Model model{.pattern = "A", .depth = 1};
+  return {model,
+          {.data_parallel = 2,
+           .expert_parallel = 2,
+           .context_parallel = 2,
+           .tensor_parallel = 4,
+           .pipeline_parallel = 2,
+           .zero = zero}};
 }
 
 TEST(CollectiveRulesTest, EveryRowAnswersForItsFacts) {
@@ -139,9 +141,7 @@ TEST(CollectiveRulesTest, EveryRowAnswersForItsFacts) {
 TEST(CollectiveRulesTest, AChangeThatIsInEffectIsNotAdvised) {
   const CollectiveFacts gathered{
       .kind = "all_gather", .moves = Moves::gather, .phase = Phase::update, .axes = {"data"}, .of_matrices = true};
-  recipe::Layout layout = split_everywhere();
-  layout.zero = 0;
-  EXPECT_EQ(removal_of(gathered, layout).changes, Changes{"layout.data_parallel=1"}) << "the next row";
+  EXPECT_EQ(removal_of(gathered, split_everywhere(0)).changes, Changes{"layout.data_parallel=1"}) << "the next row";
 }
 
 TEST(CollectiveRulesTest, AFamilySaysWhyBeforeTheLastRowsDo) {

@@ -69,7 +69,7 @@ Decision if_we_schedule_chips(const Compilation& run) {
 }
 
 Decision if_anything_is_offloaded(const Compilation& run) {
-  if (run.recipe == nullptr || run.plan.layout.offload == "none")
+  if (run.recipe == nullptr || run.plan.layout->offload == recipe::Offload::none)
     return Decision::no("layout.offload leaves everything on the devices");
   return !run.target.tiers.empty() ? Decision::yes()
                                    : Decision::no("the backend " + run.target.name + " keeps everything in one memory");

@@ -108,8 +108,10 @@ TEST_P(SmallModelTest, ParametersAreTheWeightsOfTheGraph) {
 TEST(CompileTrainingTest, RecomputeKeepsGradientsAndSavesMemory) {
   std::map<std::string, std::map<std::string, Tensor>> outputs;
   std::map<std::string, int64_t> bytes;
-  for (const char* policy : {"none", "selective", "full"}) {
-    const Compiled compiled = compile_training(small_training(policy), plain_target());
+  using recipe::RecomputeLevel;
+  for (const RecomputeLevel level : {RecomputeLevel::none, RecomputeLevel::selective, RecomputeLevel::full}) {
+    const std::string policy(base::text_of(level));
+    const Compiled compiled = compile_training(small_training(level), plain_target());
     const StagePrograms& chip = compiled.stages[0];
     const ir::Graph& step = chip.find(ProgramKind::micro_step).graph;
     outputs[policy] = ops::evaluate(step, testing_support::model_inputs(step, compiled.parameters, 11), Rounding::none);
@@ -124,7 +126,7 @@ TEST(CompileTrainingTest, RecomputeKeepsGradientsAndSavesMemory) {
 }
 
 TEST(CompileTrainingTest, FrozenWeightsCostNoGradientNoStateAndNoProductOfTheirGradient) {
-  recipe::Recipe recipe = small_training("none");
+  recipe::Recipe recipe = small_training(recipe::RecomputeLevel::none);
   const Compiled whole = compile_training(recipe, plain_target());
   recipe.model.lora = {.rank = 2, .targets = {"block*.A.w*"}};
   const Compiled adapted = compile_training(recipe, plain_target());
@@ -151,7 +153,7 @@ TEST(CompileTrainingTest, FrozenWeightsCostNoGradientNoStateAndNoProductOfTheirG
 }
 
 TEST(CompileTrainingTest, StateIsReplacedInPlaceWithoutCopies) {
-  const Compiled compiled = compile_training(small_training("none"), plain_target());
+  const Compiled compiled = compile_training(small_training(recipe::RecomputeLevel::none), plain_target());
   for (const memory::ProgramPlan& program : compiled.stages[0].memory.programs)
     EXPECT_TRUE(program.final_copies.empty());
   EXPECT_GT(compiled.flops_per_step(), 0.0);
@@ -161,8 +163,9 @@ TEST(CompileTrainingTest, StateIsReplacedInPlaceWithoutCopies) {
 TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryPassIsDumped) {
   const auto folder = std::filesystem::temp_directory_path() / ("megacpp_compile_test" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
-  const Compiled first = compile_training(small_training("full"), plain_target(), {.dump_dir = folder});
-  const Compiled again = compile_training(small_training("full"), plain_target());
+  const Compiled first =
+      compile_training(small_training(recipe::RecomputeLevel::full), plain_target(), {.dump_dir = folder});
+  const Compiled again = compile_training(small_training(recipe::RecomputeLevel::full), plain_target());
   const StagePrograms &one = first.stages[0], &other = again.stages[0];
   for (size_t p = 0; p < one.programs.size(); ++p)
     EXPECT_EQ(ir::print(one.programs[p].graph), ir::print(other.programs[p].graph));
@@ -176,8 +179,8 @@ TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryPassIsDumped) {
 
 // The states that runs of a sequence hand on are gathered by every chip of the context; nothing asks for that.
 TEST(CompileTrainingTest, ImplicitReplicationIsRefusedWithWhatIsEnough) {
-  recipe::Recipe recipe = small_training("none");
-  recipe.model = testing_support::with_experts("experts", "token_choice", 1.0);
+  recipe::Recipe recipe = small_training(recipe::RecomputeLevel::none);
+  recipe.model = testing_support::with_experts("experts", blocks::RoutedBy::tokens, 1.0);
   recipe.layout.context_parallel = 2;
   int64_t enough_alone = 0;
   for (const int64_t data : {1, 2}) {
@@ -200,7 +203,7 @@ TEST(CompileTrainingTest, ImplicitReplicationIsRefusedWithWhatIsEnough) {
 }
 
 TEST(CompileTrainingTest, GatheredWeightsAreNoImplicitReplication) {
-  recipe::Recipe recipe = small_training("none");
+  recipe::Recipe recipe = small_training(recipe::RecomputeLevel::none);
   recipe.model = testing_support::small_model("dense", "AE");
   recipe.layout = {.data_parallel = 2, .zero = 3, .max_replicated_bytes = 64};  // less than any matrix has
   EXPECT_NO_THROW(compile_training(recipe, plain_target()));
@@ -219,7 +222,7 @@ std::set<std::string> reduced_beside_work(const ir::Graph& graph) {
 
 TEST(CompileTrainingTest, GradientsOfASingleMicroStepAreReducedBesideTheBackwardPass) {
   for (const int64_t zero : {0, 1}) {
-    recipe::Recipe recipe = small_training("none");
+    recipe::Recipe recipe = small_training(recipe::RecomputeLevel::none);
     recipe.model.hidden = recipe.model.config<blocks::Recurrent>().width =
         32;  // gradients large enough to travel by themselves
     recipe.layout = {.data_parallel = 2, .zero = zero};
@@ -246,7 +249,7 @@ TEST(CompileTrainingTest, GradientsOfASingleMicroStepAreReducedBesideTheBackward
 TEST(MicroStepsTest, AloneTheyAreTheProgramOfATraining) {
   for (const recipe::Layout& layout : {recipe::Layout{}, recipe::Layout{.data_parallel = 2, .zero = 1},
                                        recipe::Layout{.data_parallel = 2, .zero = 3}}) {
-    recipe::Recipe recipe = small_training("full");
+    recipe::Recipe recipe = small_training(recipe::RecomputeLevel::full);
     recipe.layout = layout;
     const StagePrograms whole = compile_training(recipe, plain_target()).stages[0];
     const StagePrograms alone = compile_micro_steps(recipe, plain_target()).stages[0];

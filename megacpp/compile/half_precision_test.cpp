@@ -28,12 +28,12 @@ using testing_support::target_with_epilogues;
 
 // Logits are most of what a chip holds.
 recipe::Recipe large_vocabulary() {
-  recipe::Recipe recipe = small_training("none");
+  recipe::Recipe recipe = small_training(recipe::RecomputeLevel::none);
   recipe.model = testing_support::small_model("attention", "A");
   recipe.model.vocab = 4096;
   recipe.train.sequence = 16;
   recipe.train.micro_steps = 1;
-  recipe.train.precision = "bf16";
+  recipe.train.precision = ir::DType::bf16;
   return recipe;
 }
 
@@ -104,10 +104,10 @@ TEST(NarrowLogitsTest, TheirGradientTakesTheirPlaceAndAPartNeedsLessThanHalf) {
 
 // With tokens enough that what is kept of them is more than all weights.
 recipe::Recipe half_precision(int64_t micro_steps, const recipe::Layout& layout = {}) {
-  recipe::Recipe recipe = small_training("none");
+  recipe::Recipe recipe = small_training(recipe::RecomputeLevel::none);
   recipe.train.sequence = 4096;
   recipe.train.micro_steps = micro_steps;
-  recipe.train.precision = "bf16";
+  recipe.train.precision = ir::DType::bf16;
   recipe.layout = layout;
   return recipe;
 }
@@ -218,7 +218,7 @@ TEST(ConvertOnceTest, CopiesThatWouldTakeMoreAreNotHeld) {
 // Converted where they are read, they are gone behind it: a copy would be there for the whole step.
 TEST(ConvertOnceTest, WeightsThatAMicroStepConvertsTwiceAreNotHeld) {
   recipe::Recipe recomputed = half_precision(2);
-  for (auto& [letter, level] : recomputed.train.recompute) level = "full";
+  for (auto& [letter, level] : recomputed.train.recompute) level = recipe::RecomputeLevel::full;
   for (const recipe::Recipe& recipe :
        {recomputed, half_precision(2, {.data_parallel = 2, .zero = 3}), half_precision(2, {.pipeline_parallel = 2})}) {
     const Compiled compiled = compile_training(recipe, plain_target());
@@ -237,7 +237,7 @@ TEST(ConvertOnceTest, ASingleMicroStepAndF32HaveNoCopies) {
       base::Code::E1007, [] { compile_training(half_precision(1), plain_target(), {.without = {"convert_once"}}); });
   EXPECT_NE(problem.got.find("a step has one micro-step"), std::string::npos) << problem.got;
   recipe::Recipe wide = half_precision(2);
-  wide.train.precision = "f32";
+  wide.train.precision = ir::DType::f32;
   const Compiled f32 = compile_training(wide, plain_target());
   for (const Compiled* compiled : {&single, &f32}) {
     EXPECT_FALSE(compiled->stages[0].has(ProgramKind::convert_weights));

@@ -144,7 +144,7 @@ double flops_of(const Graph& graph) {
 void build_model(Compilation& run) {
   if (run.recipe != nullptr) {
     const recipe::Train& train = run.recipe->train;
-    const ir::DType compute = ir::dtype_named(train.precision);
+    const ir::DType compute = train.precision;
     run.forward = model::build_forward(run.recipe->model, {train.batch, train.sequence, compute}, run.plan);
     // Backward, the gradient of a product's input costs as much as the product, and that of its weight once more; of a
     // frozen weight there is none.
@@ -161,7 +161,7 @@ void build_model(Compilation& run) {
 void cut_model(Compilation& run) {
   const Graph whole = std::move(run.programs[0].graph);
   const ModelStage model = std::move(run.parts[0]);
-  const int64_t parts = run.plan.stages * run.plan.layout.virtual_stages;
+  const int64_t parts = run.plan.stages * run.plan.layout->virtual_stages;
   std::set<std::string> frozen;
   for (const blocks::Parameter& parameter : model.parameters)
     if (parameter.frozen) frozen.insert(parameter.name);

@@ -25,7 +25,7 @@ class ModelPassesTest : public testing::Test {
 };
 
 TEST_F(ModelPassesTest, TheModelsWorkIsThreeForwardPassesOfEveryMicroStep) {
-  recipe::Recipe recipe = testing_support::small_training("none");
+  recipe::Recipe recipe = testing_support::small_training(recipe::RecomputeLevel::none);
   recipe.train.micro_steps = 5;
   Compilation run = run_of(recipe);
   build_model(run);
@@ -39,7 +39,7 @@ TEST_F(ModelPassesTest, TheModelsWorkIsThreeForwardPassesOfEveryMicroStep) {
 }
 
 TEST_F(ModelPassesTest, OfFrozenWeightsNoGradientIsCounted) {
-  recipe::Recipe recipe = testing_support::small_training("none");
+  recipe::Recipe recipe = testing_support::small_training(recipe::RecomputeLevel::none);
   recipe.model.lora = {.rank = 2, .targets = {"block*.A.w*"}};
   Compilation run = run_of(recipe);
   build_model(run);
@@ -59,10 +59,10 @@ TEST_F(ModelPassesTest, FlopsOfAProgramAreThoseOfItsOps) {
 }
 
 TEST_F(ModelPassesTest, ACutModelIsWholeInItsParts) {
-  recipe::Recipe recipe = testing_support::small_training("none");
+  recipe::Recipe recipe = testing_support::small_training(recipe::RecomputeLevel::none);
   recipe.layout.pipeline_parallel = 2;
   recipe.layout.virtual_stages = 2;
-  recipe.layout.schedule = "interleaved";
+  recipe.layout.schedule = recipe::StageSchedule::interleaved;
   Compilation run = run_of(recipe);
   build_model(run);
   const size_t parameters = run.parts[0].parameters.size();
@@ -88,7 +88,7 @@ TEST_F(ModelPassesTest, ACutModelIsWholeInItsParts) {
 }
 
 TEST_F(ModelPassesTest, APatternThatNamesNothingIsRefused) {
-  recipe::Recipe recipe = testing_support::small_training("none");
+  recipe::Recipe recipe = testing_support::small_training(recipe::RecomputeLevel::none);
   recipe.optimizer.no_decay = {"block*.Z.*"};
   Compilation run = run_of(recipe);
   build_model(run);
@@ -99,9 +99,9 @@ TEST_F(ModelPassesTest, APatternThatNamesNothingIsRefused) {
 }
 
 TEST_F(ModelPassesTest, EveryLetterIsRecomputedAsTheRecipeSays) {
-  recipe::Recipe recipe = testing_support::small_training("none");
-  recipe.train.recompute['A'] = "full";
-  recipe.train.recompute['M'] = "selective";
+  recipe::Recipe recipe = testing_support::small_training(recipe::RecomputeLevel::none);
+  recipe.train.recompute['A'] = recipe::RecomputeLevel::full;
+  recipe.train.recompute['M'] = recipe::RecomputeLevel::selective;
   const autodiff::Options options = autodiff_options(recipe);
   EXPECT_EQ(options.recompute.at("A"), autodiff::Recompute::full);
   EXPECT_EQ(options.recompute.at("M"), autodiff::Recompute::selective);

@@ -40,7 +40,7 @@ partition::Partitioned place_globally(const Compilation& run, Program& program, 
 
 partition::Partitioned partition_one(Compilation& run, const Program& program, const partition::Placements& known) {
   const bool is_update = program.kind == ProgramKind::update;
-  partition::Options options{.max_replicated_bytes = run.plan.layout.max_replicated_bytes,
+  partition::Options options{.max_replicated_bytes = run.plan.layout->max_replicated_bytes,
                              .degree_keys = plan::degree_keys()};
   // Only a program that will be split must have its forward results before the backward pass begins.
   const bool will_be_split = run.is_pipeline() && !is_update;
@@ -84,7 +84,7 @@ void partition_programs(Compilation& run) {
 }
 
 void split_programs(Compilation& run) {
-  const bool in_two_parts = run.plan.layout.schedule == "zero_bubble";
+  const bool in_two_parts = run.plan.layout->schedule == recipe::StageSchedule::zero_bubble;
   std::vector<ProgramKind> kinds = {ProgramKind::forward, ProgramKind::backward};
   if (in_two_parts) kinds = {ProgramKind::forward, ProgramKind::backward_input, ProgramKind::backward_weight};
   const auto backward = in_two_parts ? partition::Backward::in_two_parts : partition::Backward::whole;

@@ -22,7 +22,7 @@ class PartitionProgramsTest : public testing::Test {
  protected:
   void run(std::vector<Program> programs, bool partitions_itself = false) {
     plan_.stages = 2;
-    plan_.layout.virtual_stages = 2;
+    plan_.layout = plan::ResolvedLayout({.pattern = "A", .depth = 4}, {.pipeline_parallel = 2, .virtual_stages = 2});
     plan_.parallel.mesh = ir::Mesh({{"data", 2}});
     target_.partitions_itself = partitions_itself;
     Compilation run{.plan = plan_, .target = target_};

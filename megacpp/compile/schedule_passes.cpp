@@ -31,7 +31,7 @@ namespace {
 schedule::BucketPolicy bucket_policy(const plan::Plan& plan, ProgramKind kind) {
   using Unit = schedule::BucketPolicy::Unit;
   schedule::BucketPolicy policy{
-      .unit = Unit::bytes, .bytes = plan.layout.bucket_bytes, .start_multiple = plan::kBucketAlignment};
+      .unit = Unit::bytes, .bytes = plan.layout->bucket_bytes, .start_multiple = plan::kBucketAlignment};
   if (kind == ProgramKind::update) {
     policy.order = schedule::BucketPolicy::Order::reversed;
   } else if (plan.gathers != plan::GatherUnit::bucket) {
@@ -81,7 +81,7 @@ bool is_backward(ProgramKind kind) {
 
 // In a pipeline what a forward program hands over to backward programs of its part of the model.
 void offload_activations(Compilation& run) {
-  const schedule::OffloadedBlocks blocks{.letters = run.plan.layout.offload_blocks, .tier = run.target.tiers.front()};
+  const schedule::OffloadedBlocks blocks{.letters = run.plan.layout->offload_blocks, .tier = run.target.tiers.front()};
   for (Program& program : run.programs) {
     if (program.kind == ProgramKind::micro_step) program.graph = schedule::offload_activations(program.graph, blocks);
     if (program.kind != ProgramKind::forward) continue;
@@ -162,12 +162,12 @@ void recompute_cheap(Compilation& run) {
 
 void overlap_collectives(Compilation& run) {
   for (Program& program : run.programs)
-    program.graph = schedule::overlap_collectives(program.graph, {.prefetch = run.plan.layout.prefetch});
+    program.graph = schedule::overlap_collectives(program.graph, {.prefetch = run.plan.layout->prefetch});
 }
 
 void offload(Compilation& run) {
-  if (run.plan.layout.offloads_state()) offload_state(run);
-  if (run.plan.layout.offloads_activations()) offload_activations(run);
+  if (run.plan.layout->offloads_state()) offload_state(run);
+  if (run.plan.layout->offloads_activations()) offload_activations(run);
 }
 
 void plan_memory(Compilation& run) {

@@ -307,10 +307,10 @@ StagePrograms assemble_whole(Compilation& run) {
 
 std::vector<StagePrograms> assemble_pipeline(const Compilation& run) {
   const plan::PipelineSchedule schedule = plan::build_schedule(
-      run.plan.layout.schedule,
-      {.stages = run.plan.stages, .micros = run.micro_steps(), .chunks = run.plan.layout.virtual_stages});
+      run.plan.layout->schedule,
+      {.stages = run.plan.stages, .micros = run.micro_steps(), .chunks = run.plan.layout->virtual_stages});
   const plan::Simulation simulation = plan::simulate(schedule);
-  MEGACPP_CHECK(simulation.legal) << schedule.name << ": " << simulation.legal.reason();
+  MEGACPP_CHECK(simulation.legal) << base::text_of(schedule.kind) << ": " << simulation.legal.reason();
   std::vector<StagePrograms> stages;
   for (int64_t stage = 0; stage < run.plan.stages; ++stage)
     stages.push_back(assemble_stage(run, schedule, simulation, stage));

@@ -50,7 +50,8 @@ TEST(AssembleStageTest, EveryValueOfEveryBoundaryHasATagOfItsOwn) {
   Compilation run{.plan = plan, .target = target};
   run.inputs.resize(kStages);
   for (size_t stage = 0; stage < kStages; ++stage) add_stage(run, stage);
-  const plan::PipelineSchedule schedule = plan::build_schedule("gpipe", {.stages = kStages, .micros = 1, .chunks = 1});
+  const plan::PipelineSchedule schedule =
+      plan::build_schedule(recipe::StageSchedule::gpipe, {.stages = kStages, .micros = 1, .chunks = 1});
   const plan::Simulation simulation = plan::simulate(schedule);
   std::vector<StagePrograms> chips;
   for (size_t stage = 0; stage < kStages; ++stage)
@@ -83,7 +84,8 @@ TEST(AssembleStageTest, AStepReceivesComputesAndSendsEveryMicroBatch) {
   run.inputs.resize(kStages);
   for (size_t stage = 0; stage < kStages; ++stage) add_stage(run, stage);
   run.programs.push_back({.kind = ProgramKind::update, .stage = 1, .graph = ir::Graph("update")});
-  const plan::PipelineSchedule schedule = plan::build_schedule("gpipe", {.stages = kStages, .micros = 2, .chunks = 1});
+  const plan::PipelineSchedule schedule =
+      plan::build_schedule(recipe::StageSchedule::gpipe, {.stages = kStages, .micros = 2, .chunks = 1});
   const plan::Simulation simulation = plan::simulate(schedule);
   const auto order = [&](int64_t stage) { return order_of(assemble_stage(run, schedule, simulation, stage)); };
   using Order = std::vector<std::string>;
@@ -102,7 +104,8 @@ TEST(AssembleStageTest, WhatIsSentWaitsUnderANameOfItsOwn) {
   Compilation run{.plan = plan, .target = target};
   run.inputs.resize(kStages);
   for (size_t stage = 0; stage < kStages; ++stage) add_stage(run, stage);
-  const plan::PipelineSchedule schedule = plan::build_schedule("gpipe", {.stages = kStages, .micros = 1, .chunks = 1});
+  const plan::PipelineSchedule schedule =
+      plan::build_schedule(recipe::StageSchedule::gpipe, {.stages = kStages, .micros = 1, .chunks = 1});
   const StagePrograms chip = assemble_stage(run, schedule, plan::simulate(schedule), 1);
   EXPECT_NE(chip.find_state("chunk0.slot0.carry.0"), nullptr) << "received";
   EXPECT_NE(chip.find_state("chunk0.slot0.leaving.carry.100"), nullptr) << "sent";

@@ -84,9 +84,9 @@ std::vector<optim::StateShardings> state_shardings(const std::vector<blocks::Par
 }  // namespace
 
 autodiff::Options autodiff_options(const recipe::Recipe& recipe) {
-  const auto policy = [](const std::string& name) {
-    if (name == "full") return autodiff::Recompute::full;
-    return name == "selective" ? autodiff::Recompute::selective : autodiff::Recompute::none;
+  const auto policy = [](recipe::RecomputeLevel level) {
+    if (recipe::keeps_everything(level)) return autodiff::Recompute::none;
+    return level == recipe::RecomputeLevel::full ? autodiff::Recompute::full : autodiff::Recompute::selective;
   };
   autodiff::Options options;
   for (const char letter : recipe::recompute_letters(recipe.model))

@@ -23,12 +23,12 @@ using recipe::Recipe;
 
 constexpr size_t kNone = 0, kSelective = 1, kFull = 2;  // indices into kRecomputeLevels
 
-size_t level_of(std::string_view name) {
-  return static_cast<size_t>(std::ranges::find(kRecomputeLevels, name) - kRecomputeLevels.begin());
+size_t level_of(recipe::RecomputeLevel level) {
+  return static_cast<size_t>(std::ranges::find(kRecomputeLevels, level) - kRecomputeLevels.begin());
 }
 
 /// One block of the letter and nothing else, for one sequence on one chip.
-Recipe one_block(const Recipe& recipe, char letter, const char* level) {
+Recipe one_block(const Recipe& recipe, char letter, recipe::RecomputeLevel level) {
   Recipe twin = recipe;
   twin.model.pattern = std::string(1, letter);
   twin.model.depth = 1;
@@ -65,9 +65,10 @@ std::optional<Measured> measured_for(const Recipe& recipe, char letter, const As
   if (!assumptions.compiled_by_xla || !is_unrolled) return std::nullopt;
   if (!family.traits(recipe::config_of(recipe.model, letter)).selective_is_cheap) return std::nullopt;
   const hw::Chip& chip = assumptions.slice.chip;
-  const hw::Fact* fact = chip.fact("recompute.selective_speed." + recipe.train.precision);
+  const std::string precision(ir::dtype_name(recipe.train.precision));
+  const hw::Fact* fact = chip.fact("recompute.selective_speed." + precision);
   if (fact == nullptr) return std::nullopt;
-  const auto& [speed, memory] = chip.selective_recompute.at(recipe.train.precision);
+  const auto& [speed, memory] = chip.selective_recompute.at(precision);
   const std::string kept = memory > 0 && memory < 1 ? " and keeps " + percent(1 - memory) + " less" : "";
   const std::string date = fact->date.empty() ? "" : ", " + fact->date;
   return Measured{speed >= 1,
@@ -91,7 +92,8 @@ std::string reason_of(AutoRecompute::Need need) {
 AutoRecompute::AutoRecompute(const Recipe& recipe, const Assumptions& assumptions)
     : recipe_(recipe), assumptions_(assumptions) {
   for (const char letter : recipe::recompute_letters(recipe.model))
-    if (recipe::recompute_level(recipe, letter) == recipe::kAutoRecompute) letters_.push_back({.name = letter});
+    if (recipe::recompute_level(recipe, letter) == recipe::RecomputeLevel::automatic)
+      letters_.push_back({.name = letter});
   for (Letter& letter : letters_) take_what_is_free(letter);
 }
 
@@ -132,7 +134,7 @@ std::vector<RecomputeChoice> AutoRecompute::choices() const {
   return choices;
 }
 
-bool AutoRecompute::can_raise(std::string_view level) const {
+bool AutoRecompute::can_raise(recipe::RecomputeLevel level) const {
   return std::ranges::any_of(letters_, [most = level_of(level)](const Letter& letter) { return letter.level < most; });
 }
 
@@ -162,7 +164,7 @@ double AutoRecompute::kept_bytes() {
   return bytes;
 }
 
-void AutoRecompute::raise_all(std::string_view level, Need need) {
+void AutoRecompute::raise_all(recipe::RecomputeLevel level, Need need) {
   const size_t least = level_of(level);
   const std::string why = least == kFull ? "no level is enough; this needs the least"
                                          : reason_of(need) + ", and full recompute of all needs more";
@@ -176,7 +178,7 @@ void AutoRecompute::raise_all(std::string_view level, Need need) {
 std::string to_text(std::span<const RecomputeChoice> choices) {
   std::vector<std::pair<std::string, std::vector<char>>> alike;  // by what is said of them
   for (const RecomputeChoice& choice : choices) {
-    const std::string said = fmt::format("{} ({})", choice.level, choice.why);
+    const std::string said = fmt::format("{} ({})", base::text_of(choice.level), choice.why);
     const auto at = std::ranges::find(alike, said, [](const auto& entry) { return entry.first; });
     (at == alike.end() ? alike.emplace_back(said, std::vector<char>{}) : *at).second.push_back(choice.letter);
   }

@@ -20,12 +20,14 @@ namespace megacpp::fit {
 
 struct Assumptions;
 
-inline constexpr std::array<const char*, 3> kRecomputeLevels = {"none", "selective", "full"};
+/// Those that planning chooses of, from the least that is recomputed.
+inline constexpr std::array<recipe::RecomputeLevel, 3> kRecomputeLevels = {
+    recipe::RecomputeLevel::none, recipe::RecomputeLevel::selective, recipe::RecomputeLevel::full};
 
 /// What auto became for one letter.
 struct RecomputeChoice {
   char letter;
-  std::string level;  // one of kRecomputeLevels
+  recipe::RecomputeLevel level = {};  // one of kRecomputeLevels
   std::string why;
   bool below_ceiling = false;  // taken because a plan that fits by its limits ran out of memory
 };
@@ -46,7 +48,7 @@ class AutoRecompute {
   std::vector<RecomputeChoice> choices() const;
 
   /// Whether a level can be raised, to `level` at most.
-  bool can_raise(std::string_view level = kRecomputeLevels.back()) const;
+  bool can_raise(recipe::RecomputeLevel level = kRecomputeLevels.back()) const;
   /// Why: with less the plan exceeds a limit, or only a compiler can tell whether it does, or it exceeds a ceiling.
   enum class Need : uint8_t { limit, unsure, ceiling };
   /// The one that costs the least time per byte.
@@ -55,7 +57,7 @@ class AutoRecompute {
   /// for saying which of several levels to look at first.
   double kept_bytes();
   /// All letters below `level` to it.
-  void raise_all(std::string_view level, Need need);
+  void raise_all(recipe::RecomputeLevel level, Need need);
 
  private:
   /// Of one block, by level.

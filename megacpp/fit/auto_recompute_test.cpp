@@ -32,21 +32,22 @@ TEST(AutoRecomputeTest, DenseFeedForwardsRecomputeTheirElementwiseWorkOnlyWhereT
   struct Row {
     std::string hardware;
     bool by_xla;
-    std::string precision, level;
+    std::string precision;
+    recipe::RecomputeLevel level;
   };
-  for (const Row& row : std::vector<Row>{{"h200:1", true, "bf16", "selective"},
-                                         {"h200:1", true, "f32", "none"},
-                                         {"h200:1", false, "bf16", "none"},
-                                         {"b200:1", true, "bf16", "none"},
-                                         {"v6e:1x1", true, "bf16", "none"},
-                                         {"a100:1", true, "bf16", "none"},
-                                         {"host:1", true, "bf16", "none"}}) {
+  for (const Row& row : std::vector<Row>{{"h200:1", true, "bf16", recipe::RecomputeLevel::selective},
+                                         {"h200:1", true, "f32", recipe::RecomputeLevel::none},
+                                         {"h200:1", false, "bf16", recipe::RecomputeLevel::none},
+                                         {"b200:1", true, "bf16", recipe::RecomputeLevel::none},
+                                         {"v6e:1x1", true, "bf16", recipe::RecomputeLevel::none},
+                                         {"a100:1", true, "bf16", recipe::RecomputeLevel::none},
+                                         {"host:1", true, "bf16", recipe::RecomputeLevel::none}}) {
     SCOPED_TRACE(row.hardware + " " + row.precision + (row.by_xla ? " by XLA" : ""));
     Assumptions assumptions = on(row.hardware);
     assumptions.compiled_by_xla = row.by_xla;
     const AutoRecompute recompute(shipped("nam52-1b", {"train.precision=" + row.precision}), assumptions);
     EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'E'), row.level);
-    EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'A'), "none");
+    EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'A'), recipe::RecomputeLevel::none);
     EXPECT_EQ(recompute.choices().size(), 2u);
   }
   const Assumptions h200 = on("h200:1");
@@ -55,7 +56,7 @@ TEST(AutoRecomputeTest, DenseFeedForwardsRecomputeTheirElementwiseWorkOnlyWhereT
             "E selective (measured: a step is as fast and keeps 20% less; dense 1.1B on one H200, blocks unrolled, "
             "2026-11-17)");
   for (const RecomputeChoice& choice : AutoRecompute(shipped("nam56r-1b"), h200).choices())
-    EXPECT_EQ(choice.level, "none") << choice.letter << ": experts were not measured";
+    EXPECT_EQ(choice.level, recipe::RecomputeLevel::none) << choice.letter << ": experts were not measured";
 }
 
 TEST(AutoRecomputeTest, AMeasurementThatItCostsTimeIsGivenAsTheReason) {
@@ -78,10 +79,10 @@ TEST(AutoRecomputeTest, AGainOfAPercentAndMoreIsNamed) {
 TEST(AutoRecomputeTest, OnAHostNothingIsFreeAndTheReasonIsSaid) {
   const Assumptions assumptions = on("host:1");
   const Estimate estimate = make_estimate(shipped("nam52-tiny"), assumptions);
-  EXPECT_EQ(recipe::recompute_level(estimate.recipe, 'A'), "none");
+  EXPECT_EQ(recipe::recompute_level(estimate.recipe, 'A'), recipe::RecomputeLevel::none);
   EXPECT_EQ(to_text(estimate.recompute),
             "A, E none (the plan needs no more; whether more would cost time was not measured here)");
-  EXPECT_EQ(recipe::recompute_level(estimate.requested(), 'A'), "auto");
+  EXPECT_EQ(recipe::recompute_level(estimate.requested(), 'A'), recipe::RecomputeLevel::automatic);
 }
 
 TEST(AutoRecomputeTest, WhatTheRecipeSaysIsNeverChanged) {
@@ -90,8 +91,8 @@ TEST(AutoRecomputeTest, WhatTheRecipeSaysIsNeverChanged) {
   const Estimate estimate = make_estimate(shipped("nam52-tiny", given), assumptions);
   EXPECT_FALSE(estimate.fit.fits());
   EXPECT_TRUE(estimate.recompute.empty());
-  EXPECT_EQ(recipe::recompute_level(estimate.recipe, 'A'), "selective");
-  EXPECT_EQ(recipe::recompute_level(estimate.recipe, 'E'), "none");
+  EXPECT_EQ(recipe::recompute_level(estimate.recipe, 'A'), recipe::RecomputeLevel::selective);
+  EXPECT_EQ(recipe::recompute_level(estimate.recipe, 'E'), recipe::RecomputeLevel::none);
 }
 
 TEST(AutoRecomputeTest, APlanThatDoesNotFitTakesAsMuchAsItNeeds) {
@@ -161,7 +162,8 @@ TEST(AutoRecomputeTest, APlanIsRaisedUntilItSurelyFitsWhereThatCanBe) {
   EXPECT_EQ(sure.fit.verdict(), FitVerdict::fits);
   EXPECT_NE(to_text(sure.recompute).find("only a compiler can tell whether the plan fits"), std::string::npos);
   EXPECT_EQ(close.fit.verdict(), FitVerdict::close);
-  for (const char letter : {'A', 'E'}) EXPECT_EQ(recipe::recompute_level(close.recipe, letter), "none");
+  for (const char letter : {'A', 'E'})
+    EXPECT_EQ(recipe::recompute_level(close.recipe, letter), recipe::RecomputeLevel::none);
 
   // Where not even all of it fits for sure, what is expected to fit costs no more time in vain.
   const int64_t little = most("full") - 1;

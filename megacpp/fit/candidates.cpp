@@ -9,7 +9,7 @@
 
 #include "megacpp/base/error.h"
 #include "megacpp/fit/estimate.h"
-#include "megacpp/plan/plan.h"
+#include "megacpp/plan/gates.h"
 #include "megacpp/plan/tensor_split.h"
 #include "megacpp/recipe/block_types.h"
 #include "megacpp/recipe/recompute.h"
@@ -113,15 +113,13 @@ class Enumerator {
     const std::vector<int64_t> micro_steps = micro_steps_for(global_batch, choice.data * choice.expert);
     choice.micro_steps = micro_steps.front();
     choice.batch = global_batch / choice.micro_steps;
-    try {
-      plan::make_plan(with_changes(recipe_, changes_for(recipe_, choice)));
-    } catch (const base::Error& error) {
-      found_.drop(fmt::format("{}: {}", error.problem().where, base::code_title(error.code())));
+    if (const auto refused = plan::refusal(with_changes(recipe_, changes_for(recipe_, choice)))) {
+      found_.drop(fmt::format("{}: {}", refused->problem.where, base::code_title(refused->code)));
       return;
     }
     const int64_t copies = choice.data * choice.expert * choice.context;
     for (const int64_t zero : {0, 1, 2, 3}) {
-      if (zero == 3 && recipe_.layout.policy == "megatron") continue;
+      if (zero == 3 && recipe_.layout.policy == recipe::Policy::megatron) continue;
       for (const int64_t steps : micro_steps) {
         const std::vector<int64_t> levels = zero_levels(copies, steps);
         if (std::find(levels.begin(), levels.end(), zero) == levels.end()) continue;
@@ -171,10 +169,10 @@ plan::Changes changes_for(const Recipe& recipe, const LayoutChoice& choice) {
   set("layout.zero", std::to_string(choice.zero));
   set("train.batch", std::to_string(choice.batch));
   set("train.micro_steps", std::to_string(choice.micro_steps));
-  if (choice.recompute.empty()) return changes;
+  if (!choice.recompute) return changes;
   for (const char letter : recipe::recompute_letters(recipe.model))
     if (recipe::recompute_level(recipe, letter) != choice.recompute)
-      changes.push_back({recipe::recompute_key(letter), choice.recompute});
+      changes.push_back({recipe::recompute_key(letter), std::string(base::text_of(*choice.recompute))});
   return changes;
 }
 

@@ -22,7 +22,7 @@ struct LayoutChoice {
   int64_t zero = 1;
   int64_t batch = 1;  // sequences per micro-step over all chips
   int64_t micro_steps = 1;
-  std::string recompute = {};  // of every letter of the model: "none", "selective", "full", "auto"; empty: the recipe's
+  std::optional<recipe::RecomputeLevel> recompute = {};  // of every letter of the model; none: the recipe's
 
   bool operator==(const LayoutChoice&) const = default;
 };

@@ -117,7 +117,8 @@ TEST(CandidatesTest, SequencesAreSplitOnlyIntoRunsWorthIt) {
 TEST(CandidatesTest, OnlyWhatDiffersIsSet) {
   const recipe::Recipe recipe = test_recipe({"layout.zero=1"});
   EXPECT_TRUE(changes_for(recipe, {.batch = 8}).empty());
-  const plan::Changes changes = changes_for(recipe, {.data = 2, .zero = 3, .batch = 8, .recompute = "full"});
+  const plan::Changes changes =
+      changes_for(recipe, {.data = 2, .zero = 3, .batch = 8, .recompute = recipe::RecomputeLevel::full});
   const plan::Changes wanted = {{"layout.data_parallel", "2"},
                                 {"layout.zero", "3"},
                                 {"train.recompute.A", "full"},

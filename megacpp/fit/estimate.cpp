@@ -124,7 +124,7 @@ struct Ends {
   Estimate best;
   bool full_needs_least = true;
 };
-AutoRecompute with_all(AutoRecompute start, std::string_view level, AutoRecompute::Need need) {
+AutoRecompute with_all(AutoRecompute start, recipe::RecomputeLevel level, AutoRecompute::Need need) {
   start.raise_all(level, need);
   return start;
 }
@@ -132,9 +132,10 @@ AutoRecompute with_all(AutoRecompute start, std::string_view level, AutoRecomput
 /// `full` where it was estimated already.
 Ends find_ends(const AutoRecompute& start, AutoRecompute::Need need, std::optional<Estimate> full,
                const Assumptions& assumptions, const Goal& goal) {
-  Ends ends{.best = full ? std::move(*full) : estimate_of(with_all(start, "full", need), assumptions)};
-  if (goal.is_met(ends.best, goal.reach) || !start.can_raise("selective")) return ends;
-  Estimate selective = estimate_of(with_all(start, "selective", need), assumptions);
+  Ends ends{.best = full ? std::move(*full)
+                         : estimate_of(with_all(start, recipe::RecomputeLevel::full, need), assumptions)};
+  if (goal.is_met(ends.best, goal.reach) || !start.can_raise(recipe::RecomputeLevel::selective)) return ends;
+  Estimate selective = estimate_of(with_all(start, recipe::RecomputeLevel::selective, need), assumptions);
   ends.full_needs_least = ends.best.fit.worst().needed() <= selective.fit.worst().needed();
   if (goal.is_better(selective, ends.best)) ends.best = std::move(selective);
   return ends;
@@ -212,7 +213,8 @@ Estimate with_recompute(const recipe::Recipe& recipe, const Assumptions& assumpt
   std::vector<AutoRecompute> first = {recompute};
   // Where another thread has nothing to do the far end is looked at too.
   const bool is_idle = assumptions.threads > 1 && !assumptions.says_why;
-  if (is_idle && recompute.can_raise()) first.push_back(with_all(recompute, "full", AutoRecompute::Need::limit));
+  if (is_idle && recompute.can_raise())
+    first.push_back(with_all(recompute, recipe::RecomputeLevel::full, AutoRecompute::Need::limit));
   std::vector<Estimate> estimates = estimates_of(first, assumptions);
   Estimate estimate = std::move(estimates[0]);
   if (goal.is_met(estimate, goal.reach) || !recompute.can_raise()) return estimate;
@@ -252,7 +254,7 @@ Assumptions on_unrolled_lane(const Assumptions& assumptions) {
 
 /// With blocks unrolled and no more recompute than costs nothing.
 Estimate without_loops(recipe::Recipe recipe, const Assumptions& assumptions) {
-  recipe.xla.loops = recipe::kUnrolled;
+  recipe.xla.loops = recipe::XlaLoops::off;
   const Assumptions there = on_unrolled_lane(assumptions);
   return estimate_of(AutoRecompute(recipe, there), there);
 }
@@ -270,7 +272,7 @@ bool runs_own_kernels(const Assumptions& assumptions) {
 /// Nothing where kernels of ours are assumed.
 std::optional<XlaForms> xla_forms(const Assumptions& assumptions, hw::ChipKind kind) {
   if (compiler_of(assumptions) == Compiler::ours) return std::nullopt;
-  const bool divides = assumptions.lane.placement == "xla";
+  const bool divides = assumptions.lane.placement == recipe::XlaPlacement::xla;
   const bool is_program_of_one_chip = !divides || assumptions.slice.devices() == 1;
   return XlaForms{.has_calls = kind == hw::ChipKind::gpu && assumptions.fused_attention && is_program_of_one_chip,
                   .has_loops = !divides,
@@ -289,8 +291,8 @@ double Estimate::step_seconds() const {
 recipe::Recipe Estimate::requested() const {
   recipe::Recipe requested = recipe;
   for (const RecomputeChoice& choice : recompute)
-    recipe::set_recompute_level(requested, choice.letter, recipe::kAutoRecompute);
-  if (loops) requested.xla.loops = recipe::kLoopsByPlan;
+    recipe::set_recompute_level(requested, choice.letter, recipe::RecomputeLevel::automatic);
+  if (loops) requested.xla.loops = recipe::XlaLoops::automatic;
   return requested;
 }
 
@@ -321,7 +323,7 @@ schedule::Target target_on(const Assumptions& assumptions) {
   return hardware_target(device, assumptions.kernels, xla_forms(assumptions, device.kind));
 }
 
-StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assumptions, const std::string& precision) {
+StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assumptions, ir::DType precision) {
   return predict_step(compiled, assumptions.slice, precision,
                       {.loops = assumptions.lane.loops,
                        .compiler = compiler_of(assumptions),
@@ -347,12 +349,12 @@ Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumpti
   recipe::require_supported(assumptions.cannot_run, assumptions.lane.backend, recipe);
   const Goal goal{reach, ceiling};
   // A ladder may have decided it since the assumptions were made.
-  if (assumptions.unrolled && recipe.xla.loops == recipe::kUnrolled)
+  if (assumptions.unrolled && recipe.xla.loops == recipe::XlaLoops::off)
     return with_recompute(recipe, on_unrolled_lane(assumptions), goal);
   Estimate looped = with_recompute(recipe, assumptions, goal);
-  if (!assumptions.unrolled || recipe.xla.loops == recipe::kLooped) return looped;
+  if (!assumptions.unrolled || recipe.xla.loops == recipe::XlaLoops::on) return looped;
   const LoopsChoice choice{.looped_bytes = looped.fit.worst().needed()};
-  looped.recipe.xla.loops = recipe::kLooped;
+  looped.recipe.xla.loops = recipe::XlaLoops::on;
   looped.loops = choice;
   if (goal.is_met(looped, reach)) return looped;
   Estimate unrolled = without_loops(recipe, assumptions);

@@ -54,7 +54,7 @@ struct Estimate {
   /// The time of a step as measurements correct it, else as predicted.
   double step_seconds() const;
   /// Whether the plan took unrolled blocks where the recipe leaves it open.
-  bool is_unrolled() const { return loops && recipe.xla.loops == recipe::kUnrolled; }
+  bool is_unrolled() const { return loops && recipe.xla.loops == recipe::XlaLoops::off; }
   /// What it was made of: with auto where that was left to planning.
   recipe::Recipe requested() const;
   const memory::MemoryPlan& worst_memory() const { return compiled.stages[fit.worst().stage].memory; }
@@ -97,7 +97,7 @@ struct Assumptions {
 /// What the compiler is told there. The machine itself runs our own kernels, with their scratch memory.
 schedule::Target target_on(const Assumptions& assumptions);
 /// A step that was compiled for such a target, as the lane runs it.
-StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assumptions, const std::string& precision);
+StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assumptions, ir::DType precision);
 
 /// The mesh must have as many chips as the slice has devices (E1401). Gates refuse as in make_plan; E1505 for what the
 /// lane's backend cannot run.

@@ -36,14 +36,14 @@ TEST(EstimateTest, BlocksAreUnrolledWhereTheyDoNotFitInLoops) {
   ASSERT_GT(bytes.looped, bytes.unrolled * 5 / 4);
   const int64_t below = too_little(bytes);
   const Estimate estimate = make_estimate(wide_activations_recipe(), with_unrolled_lane(below));
-  EXPECT_EQ(estimate.recipe.xla.loops, "off");
+  EXPECT_EQ(estimate.recipe.xla.loops, recipe::XlaLoops::off);
   EXPECT_NE(estimate.fit.verdict(), FitVerdict::does_not_fit);
   EXPECT_EQ(estimate.reserved->total(), bytes.unrolled);
   EXPECT_TRUE(estimate.is_unrolled());
   EXPECT_EQ(estimate.loops->looped_bytes, bytes.looped);
   EXPECT_EQ(to_text(estimate.lane), "xla v6e placement=megacpp loops=off");
   EXPECT_NE(loops_text(estimate).find("unrolled (with blocks in loops a chip needs "), std::string::npos);
-  EXPECT_EQ(estimate.requested().xla.loops, "auto");
+  EXPECT_EQ(estimate.requested().xla.loops, recipe::XlaLoops::automatic);
   EXPECT_NE(estimate.signature, make_estimate(wide_activations_recipe(), with_unrolled_lane()).signature)
       << "another program";
 }
@@ -52,8 +52,8 @@ TEST(EstimateTest, LoopsStayWhereTheyFitAndWhereNothingDoes) {
   const Needed bytes = needed_in_both();
   for (const int64_t limit : {2 * bytes.looped, bytes.unrolled / 2}) {
     const Estimate estimate = make_estimate(wide_activations_recipe(), with_unrolled_lane(limit));
-    EXPECT_EQ(estimate.recipe.xla.loops, "on") << "nothing is left to planning";
-    EXPECT_EQ(estimate.requested().xla.loops, "auto");
+    EXPECT_EQ(estimate.recipe.xla.loops, recipe::XlaLoops::on) << "nothing is left to planning";
+    EXPECT_EQ(estimate.requested().xla.loops, recipe::XlaLoops::automatic);
     EXPECT_FALSE(estimate.is_unrolled());
     EXPECT_EQ(loops_text(estimate), "");
     EXPECT_EQ(to_text(estimate.lane), "xla v6e placement=megacpp");
@@ -78,7 +78,7 @@ TEST(EstimateTest, LoopsThatAreCloseStayWhereUnrolledBlocksAreNoSurer) {
   EXPECT_EQ(estimate.fit.verdict(), FitVerdict::close);
   EXPECT_FALSE(estimate.is_unrolled());
   const Estimate again = make_estimate(estimate.recipe, with_unrolled_lane(bytes.unrolled));
-  EXPECT_EQ(again.recipe.xla.loops, "on") << "what was decided is not decided again";
+  EXPECT_EQ(again.recipe.xla.loops, recipe::XlaLoops::on) << "what was decided is not decided again";
 }
 
 // What a compiler refused is a ceiling: loops that need as much are out, unrolled blocks below it are not.
@@ -97,7 +97,7 @@ TEST(EstimateTest, WhatTheRecipeSaysOfLoopsStays) {
   Assumptions said = with_unrolled_lane(below);
   said.unrolled.reset();  // as for xla.loops: on
   const Estimate estimate = make_estimate(wide_activations_recipe({"xla.loops=on"}), said);
-  EXPECT_EQ(estimate.recipe.xla.loops, "on");
+  EXPECT_EQ(estimate.recipe.xla.loops, recipe::XlaLoops::on);
   EXPECT_EQ(estimate.fit.verdict(), FitVerdict::does_not_fit);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "megacpp/base/error.h"
+#include "megacpp/plan/gates.h"
 #include "megacpp/recipe/validate.h"
 
 namespace megacpp::fit {
@@ -24,7 +25,7 @@ std::optional<base::Error> refusal(const Recipe& recipe, Grown what, int64_t val
   try {
     const Recipe changed = with_changes(recipe, changes_to(what, value));
     recipe::validate(changed, {});
-    plan::make_plan(changed);
+    plan::check_layout(changed, plan::Adjustable::recipe);
     return std::nullopt;
   } catch (const base::Error& error) {
     if (base::class_of(error.code()) != base::ErrorClass::user) throw;

@@ -83,22 +83,24 @@ TEST(HardwareTargetTest, WhereXlaDividesProgramsAttentionIsUnrolled) {
 
 // What decides: the chip, who compiles, xla.attention and xla.placement.
 TEST(HardwareTargetTest, AssumptionsSayWhatXlaIsGiven) {
+  using recipe::XlaPlacement;
   struct Row {
-    const char *hardware, *placement;
+    const char* hardware;
+    XlaPlacement placement;
     bool by_xla, fused, is_loop;
   };
-  for (const Row& row : std::vector<Row>{{"h100:1", "megacpp", true, true, false},
-                                         {"h100:1", "megacpp", true, false, true},
-                                         {"h100:1", "megacpp", false, false, false},
-                                         {"h100:1", "xla", true, false, false},
-                                         {"v6e:1x1", "megacpp", false, true, true},
-                                         {"v6e:1x1", "xla", true, true, false}}) {
+  for (const Row& row : std::vector<Row>{{"h100:1", XlaPlacement::megacpp, true, true, false},
+                                         {"h100:1", XlaPlacement::megacpp, true, false, true},
+                                         {"h100:1", XlaPlacement::megacpp, false, false, false},
+                                         {"h100:1", XlaPlacement::xla, true, false, false},
+                                         {"v6e:1x1", XlaPlacement::megacpp, false, true, true},
+                                         {"v6e:1x1", XlaPlacement::xla, true, true, false}}) {
     Assumptions assumptions = testing_support::test_assumptions(row.hardware);
     assumptions.lane.placement = row.placement;
     assumptions.compiled_by_xla = row.by_xla;
     assumptions.fused_attention = row.fused;
     EXPECT_EQ(planned_attention(target_on(assumptions), 32768).nodes()[1].op == "blocked_attention", row.is_loop)
-        << row.hardware << " " << row.placement << " " << row.by_xla << row.fused;
+        << row.hardware << " " << base::text_of(row.placement) << " " << row.by_xla << row.fused;
   }
 }
 

@@ -58,8 +58,8 @@ bool is_below_ceiling(const Estimate& estimate, const Ceiling& ceiling) {
 plan::Changes decided_by(const Estimate& estimate) {
   plan::Changes decided;
   for (const RecomputeChoice& choice : estimate.recompute)
-    decided.push_back({recipe::recompute_key(choice.letter), choice.level});
-  if (estimate.is_unrolled()) decided.push_back({recipe::kLoopsKey, recipe::kUnrolled});
+    decided.push_back({recipe::recompute_key(choice.letter), std::string(base::text_of(choice.level))});
+  if (estimate.is_unrolled()) decided.push_back({recipe::kLoopsKey, std::string(base::text_of(recipe::XlaLoops::off))});
   return decided;
 }
 

@@ -187,7 +187,7 @@ TEST(LadderTest, StateThatOverflowsGoesToTheHostBeforeTheExperimentChanges) {
   const recipe::Recipe small = recipe_with({"train.batch=1", "train.sequence=32"});
   const Estimate whole = roomy(small, {});
   recipe::Recipe offloaded = small;
-  offloaded.layout.offload = "optimizer";
+  offloaded.layout.offload = recipe::Offload::optimizer;
   const Estimate least = roomy(offloaded, {});
   ASSERT_LT(least.fit.worst().needed(), whole.fit.worst().needed());
   EXPECT_EQ(whole.fit.host_offloaded, 0);
@@ -217,8 +217,8 @@ TEST(LadderTest, StateThatOverflowsGoesToTheHostBeforeTheExperimentChanges) {
 TEST(LadderTest, ActivationsFollowStateToTheHostWhereThatFreesBytes) {
   const MakeEstimate beside = beside_host(int64_t{1} << 30);
   recipe::Recipe limited = recipe_with({"ladder.rungs=[offload]"}), state = limited, all = limited;
-  state.layout.offload = "optimizer";
-  all.layout.offload = "all";
+  state.layout.offload = recipe::Offload::optimizer;
+  all.layout.offload = recipe::Offload::all;
   const Estimate of_state = beside(state, {}), of_all = beside(all, {});
   ASSERT_LT(of_all.fit.worst().needed(), of_state.fit.worst().needed());
   EXPECT_GT(of_all.fit.host_offloaded, of_state.fit.host_offloaded);
@@ -425,7 +425,8 @@ TEST(LadderTest, ARungThatMakesRoomLeavesLessToRecompute) {
                                              "hardware.limit=40MiB"};
   const Estimate first = estimate_here(recipe_with(settings));
   ASSERT_FALSE(first.fit.fits());
-  EXPECT_EQ(recipe::recompute_level(first.recipe, 'E'), "full") << "the least is what is reported";
+  EXPECT_EQ(recipe::recompute_level(first.recipe, 'E'), recipe::RecomputeLevel::full)
+      << "the least is what is reported";
   const LadderPath path = walk_ladder(first, estimate_here);
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 1u);
@@ -465,7 +466,7 @@ TEST(LadderTest, WithoutRungsNothingIsChangedAfterAFailure) {
 TEST(LadderTest, TheRecomputeRungStartsFromWhatAutoBecame) {
   const Estimate first = estimate_here(recipe_with({"train.recompute=auto", "ladder.rungs=[recompute]"}));
   ASSERT_TRUE(first.fit.fits());
-  EXPECT_EQ(recipe::recompute_level(first.recipe, 'E'), "none");
+  EXPECT_EQ(recipe::recompute_level(first.recipe, 'E'), recipe::RecomputeLevel::none);
   const LadderPath path = walk_ladder(first, estimate_here, {first.fit.worst().needed()});
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 1u);
@@ -493,8 +494,8 @@ TEST(LadderTest, BelowACeilingUnrolledBlocksAreAChange) {
   const MakeEstimate make = with_loops_by_plan();
   const recipe::Recipe recipe = batch_of_eight();
   const Estimate first = make(recipe, {}), half = make(with_changes(recipe, kHalfTheBatch), {});
-  ASSERT_EQ(first.recipe.xla.loops, "on");
-  ASSERT_EQ(half.recipe.xla.loops, "on");
+  ASSERT_EQ(first.recipe.xla.loops, recipe::XlaLoops::on);
+  ASSERT_EQ(half.recipe.xla.loops, recipe::XlaLoops::on);
   const Ceiling ceiling{half.fit.worst().needed()};
   const LadderPath path = walk_ladder(first, make, ceiling);
   ASSERT_TRUE(path.found) << to_text(path);
@@ -516,7 +517,7 @@ TEST(LadderTest, BelowACeilingLoopsThatAreEnoughStay) {
   const Estimate first = make(recipe, {});
   const LadderPath path = walk_ladder(first, make, {first.fit.worst().needed()});
   ASSERT_TRUE(path.found) << to_text(path);
-  EXPECT_EQ(path.found->recipe.xla.loops, "on");
+  EXPECT_EQ(path.found->recipe.xla.loops, recipe::XlaLoops::on);
   EXPECT_EQ(path.changes, kHalfTheBatch) << to_text(path);
 }
 

@@ -17,9 +17,10 @@ using memory::human_bytes;
 
 /// As its policy has it, where the recipe leaves it open.
 std::string value_in(recipe::Recipe recipe, const std::string& path) {
-  plan::apply_policy(recipe.layout);
+  recipe.layout.zero = plan::zero_level(recipe.layout);
   for (const char letter : recipe::recompute_letters(recipe.model))
-    if (path == recipe::recompute_key(letter)) return recipe::recompute_level(recipe, letter);
+    if (path == recipe::recompute_key(letter))
+      return std::string(base::text_of(recipe::recompute_level(recipe, letter)));
   const recipe::Key* const key = recipe::find_key(path);
   MEGACPP_CHECK(key != nullptr) << "no rung changes " << path;
   return recipe::value_text(recipe::member_of(*key, recipe));

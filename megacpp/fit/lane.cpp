@@ -12,7 +12,8 @@ std::string_view loops_name(LaneLoops loops) {
 
 std::string to_text(const Lane& lane) {
   const std::string loops(loops_name(lane.loops));
-  return lane.backend + " " + lane.hardware + (lane.placement.empty() ? "" : " placement=" + lane.placement) +
+  return lane.backend + " " + lane.hardware +
+         (lane.placement ? " placement=" + std::string(base::text_of(*lane.placement)) : "") +
          (loops.empty() ? "" : " loops=" + loops);
 }
 

@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "megacpp/recipe/modes.h"
 
 namespace megacpp::fit {
 
@@ -15,9 +18,9 @@ enum class LaneLoops : uint8_t { any, off, on };
 std::string_view loops_name(LaneLoops loops);
 
 struct Lane {
-  std::string backend;    // the one that runs there, which need not be the recipe's
-  std::string hardware;   // a chip's name
-  std::string placement;  // who places the collectives; empty: the backend knows one way only
+  std::string backend;                                 // the one that runs there, which need not be the recipe's
+  std::string hardware;                                // a chip's name
+  std::optional<recipe::XlaPlacement> placement = {};  // none: the backend knows one way only
   LaneLoops loops = LaneLoops::any;
 
   bool operator==(const Lane&) const = default;

@@ -8,18 +8,21 @@ namespace {
 
 using plan::PipelineShape;
 using plan::StepCosts;
+using recipe::StageSchedule;
 
-double seconds(const char* schedule, const PipelineShape& shape, const StepCosts& costs = {}) {
+double seconds(StageSchedule schedule, const PipelineShape& shape, const StepCosts& costs = {}) {
   return pipeline_seconds(even_work(plan::build_schedule(schedule, shape), costs));
 }
 
 // Four stages, eight micro-batches, 1 s forward and 2 s backward: 24 s of work each.
 TEST(PipelineTimeTest, SchedulesTakeWhatTheyAreKnownFor) {
-  EXPECT_DOUBLE_EQ(seconds("gpipe", {4, 8}), 24 + 3 * 3);
-  EXPECT_DOUBLE_EQ(seconds("1f1b", {4, 8}), 24 + 3 * 3);
-  EXPECT_DOUBLE_EQ(seconds("interleaved", {4, 8, 2}, {.forward = 0.5, .backward = 1}), 24 + 3 * 1.5) << "half chunks";
-  EXPECT_DOUBLE_EQ(seconds("zero_bubble", {4, 8}), 24 + 3 * 1) << "what is left is filled with weight parts";
-  EXPECT_DOUBLE_EQ(seconds("1f1b", {1, 8}), 24) << "no pipeline, no bubble";
+  EXPECT_DOUBLE_EQ(seconds(StageSchedule::gpipe, {4, 8}), 24 + 3 * 3);
+  EXPECT_DOUBLE_EQ(seconds(StageSchedule::one_f_one_b, {4, 8}), 24 + 3 * 3);
+  EXPECT_DOUBLE_EQ(seconds(StageSchedule::interleaved, {4, 8, 2}, {.forward = 0.5, .backward = 1}), 24 + 3 * 1.5)
+      << "half chunks";
+  EXPECT_DOUBLE_EQ(seconds(StageSchedule::zero_bubble, {4, 8}), 24 + 3 * 1)
+      << "what is left is filled with weight parts";
+  EXPECT_DOUBLE_EQ(seconds(StageSchedule::one_f_one_b, {1, 8}), 24) << "no pipeline, no bubble";
 }
 
 // Against the simulation of schedules that finds out whether they are legal.
@@ -27,10 +30,10 @@ TEST(PipelineTimeTest, AgreesWithTheSchedule) {
   const StepCosts costs{.forward = 1, .backward = 2.5, .backward_input = 1.25, .backward_weight = 0.75};
   for (const int64_t stages : {2, 3, 4, 8})
     for (const int64_t micros : {1, 2, 7, 16})
-      for (const std::string& name : plan::schedule_names())
+      for (const auto& [schedule_kind, name, doc] : words_of(StageSchedule{}))
         for (const int64_t chunks : {1, 2, 3}) {
-          if (chunks > 1 && name != "interleaved") continue;
-          const plan::PipelineSchedule schedule = plan::build_schedule(name, {stages, micros, chunks});
+          if (chunks > 1 && schedule_kind != StageSchedule::interleaved) continue;
+          const plan::PipelineSchedule schedule = plan::build_schedule(schedule_kind, {stages, micros, chunks});
           const plan::Simulation make_estimate = plan::simulate(schedule, costs);
           const std::vector<StageWork> work = even_work(schedule, costs);
           const double seconds = pipeline_seconds(work);

@@ -93,7 +93,7 @@ struct ByBatch {
 QuickEstimator::QuickEstimator(const Recipe& recipe, const Assumptions& assumptions, base::ThreadPool& pool)
     : recipe_(recipe),
       assumptions_(assumptions),
-      element_bytes_(ir::dtype_bytes(ir::dtype_named(recipe.train.precision))),
+      element_bytes_(number(ir::dtype_bytes(recipe.train.precision))),
       parameters_(alike_parameters(recipe.model)) {
   for (const auto& [parameter, count] : parameters_) {
     const bool of_experts = std::ranges::find(parameter.dims, blocks::Dim::experts) != parameter.dims.end();
@@ -127,7 +127,8 @@ plan::StateBytes QuickEstimator::state_bytes(const plan::Plan& plan) const {
   return sum;
 }
 
-QuickEstimator::Twin QuickEstimator::compile_twin(const std::string& recompute, int64_t depth, int64_t batch) const {
+QuickEstimator::Twin QuickEstimator::compile_twin(recipe::RecomputeLevel recompute, int64_t depth,
+                                                  int64_t batch) const {
   Recipe recipe = twin_of(recipe_, depth, batch);
   for (const char letter : recipe::recompute_letters(recipe.model)) recipe.train.recompute[letter] = recompute;
   compile::Compiled compiled =
@@ -227,8 +228,8 @@ double QuickEstimator::traffic_seconds(const LayoutChoice& c, const plan::Plan& 
 double QuickEstimator::bubble_share(const plan::Plan& plan, int64_t micro_steps) {
   const auto [at, is_new] = bubbles_.try_emplace({plan.stages, micro_steps}, 0.0);
   if (!is_new || plan.stages == 1) return at->second;
-  const plan::PipelineShape shape{.stages = plan.stages, .micros = micro_steps, .chunks = plan.layout.virtual_stages};
-  const std::vector<StageWork> stages = even_work(plan::build_schedule(plan.layout.schedule, shape), {});
+  const plan::PipelineShape shape{.stages = plan.stages, .micros = micro_steps, .chunks = plan.layout->virtual_stages};
+  const std::vector<StageWork> stages = even_work(plan::build_schedule(plan.layout->schedule, shape), {});
   return at->second = pipeline_seconds(stages) / stages[0].busy() - 1;
 }
 
@@ -242,7 +243,7 @@ std::array<QuickEstimate, 3> QuickEstimator::estimates(const LayoutChoice& c) {
   plan::StateBytes held_state = state_bytes(plan);
   // In the host's memory. Layouts are ranked here, so activations there, and the time of copies, are left to the
   // estimates of those that come first: all layouts of a recipe offload alike.
-  if (plan.layout.offloads_state()) held_state.optimizer = 0;
+  if (plan.layout->offloads_state()) held_state.optimizer = 0;
   const double state = number(held_state.total()) / stages, least = least_bytes(held_state, plan) / stages;
   const double stream = number(recipe_.train.sequence * recipe_.model.hidden) * element_bytes_;  // of a sequence
   const double whole = kWholeStreams * passed_on(c.tensor) * chip_batch / number(c.context) * stream;

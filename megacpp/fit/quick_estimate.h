@@ -53,7 +53,7 @@ class QuickEstimator {
     double update_seconds = 0;  // of an element of the weights
   };
   using TwinsOfLevel = std::array<std::array<Twin, 2>, 2>;  // by depth, then batch, the lesser first
-  Twin compile_twin(const std::string& recompute, int64_t depth, int64_t batch) const;
+  Twin compile_twin(recipe::RecomputeLevel recompute, int64_t depth, int64_t batch) const;
   std::array<TwinsOfLevel, 3> compile_twins(base::ThreadPool& pool) const;  // by level of recompute
   Cost cost_of(const TwinsOfLevel& twins) const;
   double bubble_share(const plan::Plan& plan, int64_t micro_steps);  // of a step's work

@@ -22,7 +22,7 @@ TEST(QuickEstimateTest, EveryLetterCountsAsOftenAsTheModelHasIt) {
           {std::string("model.pattern=") + pattern, std::string("model.depth=") + depth, "train.batch=1",
            "train.micro_steps=1", "model.letters.D.family=E", "model.letters.D.feed_forward.experts=0",
            "model.letters.D.feed_forward.intermediate=2048"});
-      const LayoutChoice choice{.recompute = "none"};
+      const LayoutChoice choice{.recompute = recipe::RecomputeLevel::none};
       const QuickEstimate estimate = QuickEstimator(recipe, assumptions, pool).estimates(choice)[0];
       const Found found = compile_candidate(recipe, changes_for(recipe, choice), assumptions);
       const double needed = static_cast<double>(found.needed());
@@ -44,8 +44,9 @@ TEST(QuickEstimateTest, ManySequencesTakeTheirBytesWhateverWeightsTake) {
   for (size_t level = 0; level < estimates.size(); ++level) {
     choice.recompute = kRecomputeLevels[level];
     const Found found = compile_candidate(recipe, changes_for(recipe, choice), assumptions);
-    EXPECT_NEAR(estimates[level].bytes / static_cast<double>(found.needed()), 1, 0.25) << choice.recompute;
-    EXPECT_NEAR(estimates[level].seconds / found.time.seconds(), 1, 0.25) << choice.recompute;
+    EXPECT_NEAR(estimates[level].bytes / static_cast<double>(found.needed()), 1, 0.25)
+        << base::text_of(*choice.recompute);
+    EXPECT_NEAR(estimates[level].seconds / found.time.seconds(), 1, 0.25) << base::text_of(*choice.recompute);
   }
 }
 

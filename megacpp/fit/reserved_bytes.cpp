@@ -13,17 +13,16 @@
 namespace megacpp::fit {
 namespace {
 
-constexpr const char* kKeepsAll = "none";
-constexpr const char* kRecomputesWhole = "full";
+using recipe::RecomputeLevel;
 
 // Of the steps that the rules were made from. In loops they hold beyond, but not as closely.
 constexpr int64_t kLongestSequence = 4096;
 
 bool keeps_all(const recipe::Recipe& recipe, char letter) {
-  return recipe::recompute_level(recipe, letter) == kKeepsAll;
+  return recipe::recompute_level(recipe, letter) == RecomputeLevel::none;
 }
 
-bool keeps_all(const recipe::Recipe& recipe) { return recipe::all_recompute_at(recipe, kKeepsAll); }
+bool keeps_all(const recipe::Recipe& recipe) { return recipe::all_recompute_at(recipe, RecomputeLevel::none); }
 
 /// Weights in bf16 that the plan counts as activations: of blocks that neither gather nor convert them again.
 int64_t kept_weight_bytes(const StepParts& parts, const recipe::Recipe& recipe) {
@@ -40,7 +39,7 @@ int64_t kept_bytes(const recipe::Recipe& recipe, const StepParts& parts, const s
 }
 
 recipe::Recipe with_all_kept(recipe::Recipe recipe) {
-  recipe::set_recompute_levels(recipe, kKeepsAll);
+  recipe::set_recompute_levels(recipe, RecomputeLevel::none);
   return recipe;
 }
 
@@ -58,7 +57,8 @@ recipe::Recipe with_fused_feed_forwards(const recipe::Recipe& recipe, bool exper
   for (const recipe::BlockType& type : recipe::block_types(recipe.model)) {
     const blocks::Traits traits = type.traits();
     const bool is_fused = traits.selective_is_cheap || (experts_too && traits.router.experts > 0);
-    if (is_fused && keeps_all(recipe, type.letter)) recipe::set_recompute_level(fused, type.letter, "selective");
+    if (is_fused && keeps_all(recipe, type.letter))
+      recipe::set_recompute_level(fused, type.letter, RecomputeLevel::selective);
   }
   return fused;
 }
@@ -77,7 +77,7 @@ About kept_beside_fusions(const recipe::Recipe& recipe, const StepParts& parts, 
 About gathered_early(const recipe::Recipe& recipe, const StepParts& parts) {
   if (!parts.gathers_weights || recipe.train.micro_steps == 1) return {};
   const int64_t all = in_bf16(parts.computed_weights);
-  return between(0, recipe::all_recompute_at(recipe, kRecomputesWhole) ? all : all / 2);
+  return between(0, recipe::all_recompute_at(recipe, RecomputeLevel::full) ? all : all / 2);
 }
 
 // What blocks of a loop's body do not keep XLA makes again for half of them before it uses it.
@@ -140,7 +140,8 @@ ReservedBytes in_loops(const recipe::Recipe& recipe, const StepParts& parts, con
 // Blocks of queries come one after the other, each with its scores in f32 and in bf16; where the attention recomputes
 // whole, those in f32 of all blocks are from its second forward pass.
 int64_t unrolled_score_bytes(const recipe::Recipe& recipe, const StepParts& parts) {
-  const bool is_whole = parts.scores > 0 && recipe::recompute_level(recipe, parts.scores_letter) == kRecomputesWhole;
+  const bool is_whole =
+      parts.scores > 0 && recipe::recompute_level(recipe, parts.scores_letter) == RecomputeLevel::full;
   return 4 * (is_whole ? parts.scores_with_masked : parts.block_scores) + 2 * parts.block_scores;
 }
 
@@ -199,7 +200,8 @@ ReservedRange ReservedBytes::range() const {
 }
 
 bool has_reserved_rule(const recipe::Recipe& recipe, const hw::Chip& device) {
-  return device.reserved_per_alive > 0 && recipe.xla.placement == "megacpp" && recipe.train.precision == "bf16" &&
+  return device.reserved_per_alive > 0 && recipe.xla.placement == recipe::XlaPlacement::megacpp &&
+         recipe.train.precision == ir::DType::bf16 &&
          (recipe.train.sequence <= kLongestSequence || recipe::has_block_loops(recipe));
 }
 

@@ -41,10 +41,10 @@ bool offers(const recipe::Recipe& requested, const plan::Changes& changes) {
   const std::vector<const Rung*> rungs = rungs_of(requested.ladder);
   if (rungs.empty()) return changes.empty();
   const auto is_left_to_planning = [&](const std::string& key) {
-    if (key == recipe::kLoopsKey) return requested.xla.loops == recipe::kLoopsByPlan;
+    if (key == recipe::kLoopsKey) return requested.xla.loops == recipe::XlaLoops::automatic;
     return std::ranges::any_of(recipe::recompute_letters(requested.model), [&](char letter) {
       return key == recipe::recompute_key(letter) &&
-             recipe::recompute_level(requested, letter) == recipe::kAutoRecompute;
+             recipe::recompute_level(requested, letter) == recipe::RecomputeLevel::automatic;
     });
   };
   return std::ranges::all_of(changes, [&](const plan::Change& change) {

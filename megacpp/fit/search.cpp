@@ -180,11 +180,10 @@ bool cannot_fit(const LayoutChoice& choice, double least_bytes, const PlanLimits
 
 /// Whether it is the recipe's own, whatever it recomputes.
 bool is_requested(const Recipe& recipe, const LayoutChoice& c) {
-  recipe::Layout layout = recipe.layout;
-  plan::apply_policy(layout);
+  const recipe::Layout& layout = recipe.layout;
   return std::tuple(c.data, c.expert, c.context, c.tensor, c.pipeline, c.zero, c.batch, c.micro_steps) ==
          std::tuple(layout.data_parallel, layout.expert_parallel, layout.context_parallel, layout.tensor_parallel,
-                    layout.pipeline_parallel, layout.zero, recipe.train.batch, recipe.train.micro_steps);
+                    layout.pipeline_parallel, plan::zero_level(layout), recipe.train.batch, recipe.train.micro_steps);
 }
 
 /// A family and one of its options.
@@ -387,10 +386,10 @@ class Search {
   /// What to set. Without recompute, letters that are left to planning take what costs no time.
   plan::Changes changes_of(const LayoutChoice& choice) const {
     plan::Changes changes = changes_for(recipe_, choice);
-    if (choice.recompute != kRecomputeLevels[0]) return changes;
+    if (choice.recompute != recipe::RecomputeLevel::none) return changes;
     for (plan::Change& change : changes)
       for (const RecomputeChoice& free : free_levels_)
-        if (change.key == recipe::recompute_key(free.letter)) change.value = free.level;
+        if (change.key == recipe::recompute_key(free.letter)) change.value = base::text_of(free.level);
     return changes;
   }
 
@@ -449,9 +448,9 @@ class Search {
     std::vector<Option> options;
     for (const size_t i : order) {
       if (options.size() == options_.with_auto) break;
-      if (choices_[i].recompute == kRecomputeLevels[0]) continue;
+      if (choices_[i].recompute == recipe::RecomputeLevel::none) continue;
       Option option{.choice = choices_[i], .quick_estimate = result_.found[i].quick_estimate};
-      option.choice.recompute = recipe::kAutoRecompute;
+      option.choice.recompute = recipe::RecomputeLevel::automatic;
       const bool is_new = std::ranges::find(options, option.choice, &Option::choice) == options.end();
       if (is_new) options.push_back(std::move(option));
     }
@@ -461,9 +460,11 @@ class Search {
   /// Settings with the levels that auto became: a launch, which takes what may fit, would decide for less.
   void set_levels(Found& found) const {
     for (const char letter : recipe::recompute_letters(recipe_.model)) {
-      const std::string key = recipe::recompute_key(letter), level = recipe::recompute_level(found.recipe, letter);
+      const std::string key = recipe::recompute_key(letter);
+      const recipe::RecomputeLevel level = recipe::recompute_level(found.recipe, letter);
       std::erase_if(found.changes, [&key](const plan::Change& change) { return change.key == key; });
-      if (level != recipe::recompute_level(recipe_, letter)) found.changes.push_back({key, level});
+      if (level != recipe::recompute_level(recipe_, letter))
+        found.changes.push_back({key, std::string(base::text_of(level))});
     }
   }
 
@@ -493,7 +494,7 @@ class Search {
                               {"train.batch", std::to_string(c.batch)},
                               {"train.micro_steps", std::to_string(c.micro_steps)}};
     for (const char letter : recipe::recompute_letters(recipe_.model))
-      settings.push_back({recipe::recompute_key(letter), c.recompute});
+      if (c.recompute) settings.push_back({recipe::recompute_key(letter), std::string(base::text_of(*c.recompute))});
     return plan::merged(std::move(settings), changes_of(c));
   }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
+#include "megacpp/plan/policy.h"
 #include "megacpp/recipe/recompute.h"
 #include "tests/support/assumptions.h"
 
@@ -28,7 +29,7 @@ using testing_support::test_recipe;
 std::vector<Found> all_of(const recipe::Recipe& recipe, const Assumptions& assumptions) {
   std::vector<Found> found;
   for (LayoutChoice choice : legal_layouts(recipe, assumptions.slice.devices(), SplitSequences::no).legal)
-    for (const char* level : kRecomputeLevels) {
+    for (const recipe::RecomputeLevel level : kRecomputeLevels) {
       choice.recompute = level;
       found.push_back(compile_candidate(recipe, changes_for(recipe, choice), assumptions));
     }
@@ -239,7 +240,7 @@ TEST(SearchTest, EveryTryIsUsed) {
 std::set<std::string> levels_of(const recipe::Recipe& recipe) {
   std::set<std::string> levels;
   for (const char letter : recipe::recompute_letters(recipe.model))
-    levels.insert(recipe::recompute_level(recipe, letter));
+    levels.emplace(base::text_of(recipe::recompute_level(recipe, letter)));
   return levels;
 }
 
@@ -271,7 +272,7 @@ TEST(SearchTest, WhatWasMeasuredToCostNoTimeIsRecomputedInEveryPlan) {
   Assumptions assumptions = test_assumptions("h200:1");
   assumptions.compiled_by_xla = true;
   for (const Found& one : search_layouts(recipe, assumptions, {.tries = 4}).found)
-    EXPECT_NE(recipe::recompute_level(one.recipe, 'E'), "none") << one.layout;
+    EXPECT_NE(recipe::recompute_level(one.recipe, 'E'), recipe::RecomputeLevel::none) << one.layout;
 }
 
 // Of a space that is not compiled whole, layouts without ZeRO come last, unless the recipe has one.
@@ -455,7 +456,7 @@ TEST(SearchTest, WhatIsSureToFitByItsBoundsFitsAsCompiled) {
                                 .context = layout.context_parallel,
                                 .tensor = layout.tensor_parallel,
                                 .pipeline = layout.pipeline_parallel,
-                                .zero = layout.zero,
+                                .zero = plan::zero_level(layout),
                                 .batch = one.recipe.train.batch,
                                 .micro_steps = one.recipe.train.micro_steps};
       const ChipGroup& worst = one.fit.worst();
@@ -562,7 +563,7 @@ TEST(SearchTest, WhatIsRefusedWithRecomputeLeftToPlanningIsNamedToo) {
       test_recipe({"model.depth=1", "model.pattern=A", "train.batch=4", "train.recompute=full"});
   Assumptions assumptions = test_assumptions("host:2");
   assumptions.cannot_run = [](const recipe::Recipe& one) -> std::optional<recipe::Unsupported> {
-    if (recipe::recompute_level(one, 'A') != recipe::kAutoRecompute) return std::nullopt;
+    if (recipe::recompute_level(one, 'A') != recipe::RecomputeLevel::automatic) return std::nullopt;
     return recipe::Unsupported{.setting = "train.recompute.A: auto", .reason = "a test", .instead = "another level"};
   };
   const LayoutSearch search = search_layouts(recipe, assumptions, {.with_auto = 2});

@@ -74,7 +74,7 @@ std::optional<ShallowDepths> shallow_depths(const recipe::Recipe& recipe, const 
     return std::nullopt;
   ShallowDepths found{.depth = model.depth,
                       .period = letter_period(recipe::expand(model).letters),
-                      .parts = plan.stages * (plan.stages > 1 ? plan.layout.virtual_stages : 1)};
+                      .parts = plan.stages * (plan.stages > 1 ? plan.layout->virtual_stages : 1)};
   const int64_t unit = found.period * found.parts, rest = model.depth % unit;
   const int64_t least = std::max(kLeastBlocks * found.parts, 2 * unit);
   const int64_t distance = rounded_up(kBlocksBetween * found.parts, unit);

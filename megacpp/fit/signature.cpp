@@ -62,12 +62,11 @@ std::string features_text(const Recipe& recipe, const std::vector<recipe::BlockT
 std::string shape_text(const Recipe& recipe) {
   const recipe::Train& train = recipe.train;
   std::string text = fmt::format("batch={} sequence={} micro_steps={} precision={}", train.batch, train.sequence,
-                                 train.micro_steps, train.precision);
+                                 train.micro_steps, ir::dtype_name(train.precision));
   for (const char letter : recipe::recompute_letters(recipe.model))
     // Estimates have nothing left at auto; a recipe that was not planned for hardware keeps everything, as none does.
-    if (const std::string& level = recipe::recompute_level(recipe, letter);
-        level != "none" && level != recipe::kAutoRecompute)
-      text += fmt::format(" recompute.{}={}", letter, level);
+    if (const recipe::RecomputeLevel level = recipe::recompute_level(recipe, letter); !recipe::keeps_everything(level))
+      text += fmt::format(" recompute.{}={}", letter, base::text_of(level));
   return text;
 }
 
@@ -85,7 +84,7 @@ std::string layout_text(const Recipe& recipe) {
   static const std::set<std::string_view> kNoTrace = {"layout.chips",  // the product of the degrees
                                                       "layout.max_replicated_bytes"};
   Recipe resolved = recipe;
-  plan::apply_policy(resolved.layout);
+  resolved.layout.zero = plan::zero_level(resolved.layout);
   const Recipe defaults;
   std::vector<std::string> words;
   for (const recipe::Key& key : recipe::keys()) {

@@ -11,9 +11,8 @@ namespace megacpp::fit {
 namespace {
 
 bool recomputes(const recipe::Train& train) {
-  return std::ranges::any_of(train.recompute, [](const auto& level) {
-    return level.second != "none" && level.second != recipe::kAutoRecompute;
-  });
+  return std::ranges::any_of(train.recompute,
+                             [](const auto& level) { return !recipe::keeps_everything(level.second); });
 }
 
 // What the collectives over an axis are for decides what makes them fewer.
@@ -22,7 +21,7 @@ std::string for_axes(const std::string& axes, const plan::Plan& plan) {
   if (axes.starts_with("context")) return "lower layout.context_parallel, or take longer sequences";
   if (axes.starts_with("expert")) return "lower layout.expert_parallel, or give each chip more tokens (train.batch)";
   if (axes.starts_with("stage")) return "lower layout.pipeline_parallel";
-  if (plan.layout.zero == 3)
+  if (plan.layout.zero() == 3)
     return "set layout.zero: 2 or layout.reshard_after_forward: false where memory allows, or give each chip more "
            "tokens "
            "(train.batch)";

@@ -9,9 +9,9 @@ namespace {
 TEST(SpeedAdviceTest, NamesTheKeysOfTheRegime) {
   const recipe::Recipe plain;
   recipe::Recipe recomputing;
-  recomputing.train.recompute['E'] = "full";
+  recomputing.train.recompute['E'] = recipe::RecomputeLevel::full;
   plan::Plan zero3;
-  zero3.layout.zero = 3;
+  zero3.layout = plan::ResolvedLayout({.pattern = "E", .depth = 1}, {.zero = 3});
   const StepTime waits_for_model{
       .exposed = 2, .links = {{.axes = "data", .exposed = 0.5}, {.axes = "model.0+model.1", .exposed = 1.5}}};
   const StepTime waits_for_data{.exposed = 2, .links = {{.axes = "data", .exposed = 2}}};

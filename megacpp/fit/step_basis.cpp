@@ -30,8 +30,9 @@ std::string cited(const hw::Chip& chip, const char* fact_name) {
 
 /// What products are in: routers compute in f32 beside whatever else.
 std::vector<std::string> precisions_of(const recipe::Recipe& recipe) {
-  std::vector<std::string> found = {recipe.train.precision};
-  if (recipe::has_experts(recipe.model) && recipe.train.precision != "f32") found.push_back("f32");
+  std::vector<std::string> found = {std::string(ir::dtype_name(recipe.train.precision))};
+  if (recipe::has_experts(recipe.model) && recipe.train.precision != ir::DType::f32)
+    found.emplace_back(ir::dtype_name(ir::DType::f32));
   return found;
 }
 
@@ -60,10 +61,10 @@ std::string missing_rates(const hw::Chip& chip, const recipe::Recipe& recipe) {
       text += fmt::format("; products in {} at the rate of {}, since its file has none", precision, dtype);
   if (chip.reached.is_known() && recipe.train.precision != kMeasuredPrecision)
     text += fmt::format("; shares of the peak are those of products in {}, since its file has no others",
-                        kMeasuredPrecision);
+                        ir::dtype_name(kMeasuredPrecision));
   if (const std::vector<std::string> work = work_at_rate_of_products(chip, recipe); !work.empty())
     text += fmt::format("; {} at the share of products, since its file has none", fmt::join(work, " and "));
-  if (recipe.layout.offload != recipe::Layout{}.offload && chip.link(ir::record(ir::Tier::host).link) == nullptr)
+  if (recipe.layout.offload != recipe::Offload::none && chip.link(ir::record(ir::Tier::host).link) == nullptr)
     text += fmt::format("; without the copies of layout.offload, since its file has no link {}",
                         ir::record(ir::Tier::host).link);
   return text;

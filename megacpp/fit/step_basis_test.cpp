@@ -14,7 +14,7 @@ hw::Chip plain_chip() {
   return chip;
 }
 
-recipe::Recipe in_precision(const char* precision) {
+recipe::Recipe in_precision(ir::DType precision) {
   recipe::Recipe recipe;
   recipe.train.precision = precision;
   recipe.model.pattern = "E";
@@ -29,7 +29,7 @@ recipe::Recipe hybrid() {
 }
 
 TEST(StepBasisTest, WithoutMeasuredRatesATimeIsTheRooflineAndSaysSo) {
-  EXPECT_EQ(basis_of_times(plain_chip(), in_precision("bf16")),
+  EXPECT_EQ(basis_of_times(plain_chip(), in_precision(ir::DType::bf16)),
             "the roofline, the least that toy allows: what steps reach of it was not measured");
   const StepTime time{.compute = 2, .limit = 2};
   EXPECT_EQ(range_text(time, plain_chip()), "The roofline is 2.00 s.");
@@ -39,7 +39,7 @@ TEST(StepBasisTest, RatesWithoutWholeStepsLeaveTheEndOpen) {
   hw::Chip chip = plain_chip();
   chip.reached.products = chip.reached.traffic = 0.5;
   chip.facts.push_back({"reached.products", "0.5", "a bench", "2026-11-15"});
-  EXPECT_EQ(basis_of_times(chip, in_precision("bf16")),
+  EXPECT_EQ(basis_of_times(chip, in_precision(ir::DType::bf16)),
             "predicted by the rates that the file of toy gives (a bench, 2026-11-15)");
   const StepTime time{.compute = 4, .limit = 2, .is_limit = false, .range = {.least = 2}};
   EXPECT_EQ(range_text(time, chip),
@@ -49,9 +49,10 @@ TEST(StepBasisTest, RatesWithoutWholeStepsLeaveTheEndOpen) {
 TEST(StepBasisTest, TheRateOfAnotherTypeIsNeverTakenSilently) {
   hw::Chip chip = plain_chip();
   chip.peak_flops = {{"bf16", 1e12}};
-  EXPECT_EQ(basis_of_times(chip, in_precision("bf16")), basis_of_times(plain_chip(), in_precision("bf16")));
-  EXPECT_EQ(basis_of_times(chip, in_precision("f32")),
-            basis_of_times(plain_chip(), in_precision("bf16")) +
+  EXPECT_EQ(basis_of_times(chip, in_precision(ir::DType::bf16)),
+            basis_of_times(plain_chip(), in_precision(ir::DType::bf16)));
+  EXPECT_EQ(basis_of_times(chip, in_precision(ir::DType::f32)),
+            basis_of_times(plain_chip(), in_precision(ir::DType::bf16)) +
                 "; products in f32 at the rate of bf16, since its file has none");
 }
 
@@ -60,7 +61,7 @@ TEST(StepBasisTest, RatesOfOtherWorkAreNeverTakenSilently) {
   chip.peak_flops = {{"bf16", 1e12}, {"f32", 1e11}};
   chip.reached.products = chip.reached.traffic = 0.5;
   chip.reached.attention = chip.reached.attention_grad = {{64, 0.4}};
-  const std::string plain = basis_of_times(chip, in_precision("bf16"));
+  const std::string plain = basis_of_times(chip, in_precision(ir::DType::bf16));
   chip.reached.attention_grad.clear();
   EXPECT_EQ(basis_of_times(chip, hybrid()),
             plain + "; attention and state-space products at the share of products, since its file has none");
@@ -69,30 +70,30 @@ TEST(StepBasisTest, RatesOfOtherWorkAreNeverTakenSilently) {
             plain + "; state-space products at the share of products, since its file has none");
   chip.reached.ssd = 0.1;
   EXPECT_EQ(basis_of_times(chip, hybrid()), plain);
-  EXPECT_EQ(basis_of_times(chip, in_precision("f32")),
+  EXPECT_EQ(basis_of_times(chip, in_precision(ir::DType::f32)),
             plain + "; shares of the peak are those of products in bf16, since its file has no others");
 }
 
 TEST(StepBasisTest, RoutersComputeInF32) {
   hw::Chip chip = plain_chip();
   chip.peak_flops = {{"bf16", 1e12}};
-  EXPECT_EQ(basis_of_times(chip, hybrid()), basis_of_times(chip, in_precision("bf16")) +
+  EXPECT_EQ(basis_of_times(chip, hybrid()), basis_of_times(chip, in_precision(ir::DType::bf16)) +
                                                 "; products in f32 at the rate of bf16, since its file has none");
 }
 
 TEST(StepBasisTest, CopiesOverALinkThatTheFileLacksAreSaidToBeLeftOut) {
   hw::Chip chip = plain_chip();
-  recipe::Recipe recipe = in_precision("bf16");
-  recipe.layout.offload = "optimizer";
+  recipe::Recipe recipe = in_precision(ir::DType::bf16);
+  recipe.layout.offload = recipe::Offload::optimizer;
   EXPECT_EQ(basis_of_times(chip, recipe),
-            basis_of_times(chip, in_precision("bf16")) +
+            basis_of_times(chip, in_precision(ir::DType::bf16)) +
                 "; without the copies of layout.offload, since its file has no link pcie");
   const StepTime time{.compute = 4, .limit = 2, .is_limit = false, .range = {.least = 2}, .unpriced_bytes = 1 << 20};
   EXPECT_EQ(range_text(time, chip),
             "Expected above 2.00 s, the roofline without copies from and to the host: how long 1.00 MiB take nobody "
             "knows, since the file of toy has no link pcie.");
   chip.links = {{.name = "pcie", .scope = hw::LinkScope::node, .bytes_per_second = 128}};
-  EXPECT_EQ(basis_of_times(chip, recipe), basis_of_times(chip, in_precision("bf16")));
+  EXPECT_EQ(basis_of_times(chip, recipe), basis_of_times(chip, in_precision(ir::DType::bf16)));
 }
 
 TEST(StepBasisTest, MeasuredStepsGiveARange) {

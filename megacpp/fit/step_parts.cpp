@@ -106,7 +106,7 @@ bool scatters_in_stages(const plan::Plan& plan, int64_t gradient_chips) {
 // loop, which adds up what the chip itself has: so lists of buffers say, but not over several axes. Of two stages it
 // moves the second, and the sum is what the first leaves: too little to be told from what else is expected too much.
 bool is_scattered_behind_loop(const plan::Plan& plan, const blocks::Parameter& parameter, const StepParts& parts) {
-  if (!plan.adds_micro_steps || plan.layout.zero != 2 || plan.copies.size() != 1) return false;
+  if (!plan.adds_micro_steps || plan.layout.zero() != 2 || plan.copies.size() != 1) return false;
   return is_outside(parameter.kind) && !scatters_in_stages(plan, parts.gradient_chips);
 }
 
@@ -144,9 +144,9 @@ StepParts step_parts(const recipe::Recipe& recipe, const plan::Plan& plan, const
   StepParts parts{.arguments = argument_bytes(chip.memory, recipe, device).total(),
                   .all_gradients = plan::state_bytes(plan, compiled.parameters).gradients,
                   .gradient_chips = plan.parallel.mesh.size(plan.copies)};
-  parts.gathers_weights = plan.layout.zero == 3 && parts.gradient_chips > 1;
-  parts.gathers_updates = plan.layout.zero > 0 && plan.layout.zero < 3 && parts.gradient_chips > 1;
-  parts.sequences = recipe.train.batch / (plan.layout.data_parallel * plan.layout.expert_parallel);
+  parts.gathers_weights = plan.layout.zero() == 3 && parts.gradient_chips > 1;
+  parts.gathers_updates = plan.layout.zero() > 0 && plan.layout.zero() < 3 && parts.gradient_chips > 1;
+  parts.sequences = recipe.train.batch / (plan.layout->data_parallel * plan.layout->expert_parallel);
   parts.gradients = gradient_bytes(micro_step_memory(chip, target));
   add_parameters(plan, compiled.parameters, device.tiling, parts);
   add_state(chip.memory, parts);

@@ -250,7 +250,7 @@ std::vector<catalog::Part> parts_of(const StepTime& time) {
   return {{"compute", time.compute}, {"memory", time.memory}, {"links", time.exposed}, {"bubble", time.bubble}};
 }
 
-StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision,
+StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, ir::DType precision,
                       const StepLane& lane) {
   std::vector<StageWork> stages;
   StepTime slowest;
@@ -272,7 +272,7 @@ StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice,
   const hw::Chip device = hw::device_of(slice.chip);
   slowest.is_limit = !device.reached.is_known();
   slowest.range = range_of(slowest, device, open);
-  const double peak = matrix_rate(device, precision).flops_per_second;
+  const double peak = matrix_rate(device, ir::dtype_name(precision)).flops_per_second;
   const double all = peak * static_cast<double>(compiled.mesh.chips());
   if (slowest.seconds() > 0) slowest.mfu = compiled.model_flops / (slowest.seconds() * all);
   return slowest;

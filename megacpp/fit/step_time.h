@@ -42,7 +42,7 @@ struct OpTime {
 };
 
 /// Of the products that rates in chips' files are of (hw::Reached).
-inline constexpr const char* kMeasuredPrecision = "bf16";
+inline constexpr ir::DType kMeasuredPrecision = ir::DType::bf16;
 
 /// Why nothing bounds a step from above: what steps that were measured on the chip do not tell. The first that holds.
 enum class OpenEnd : uint8_t {
@@ -98,9 +98,9 @@ struct StepLane {
   const schedule::Target* kernels = nullptr;
 };
 
-/// Of the slowest stage of the pipeline. `precision` is that of compute, "bf16" or "f32"; `slice` has as many devices
+/// Of the slowest stage of the pipeline. `precision` is that of compute; `slice` has as many devices
 /// as the mesh.
-StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, const std::string& precision,
+StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice, ir::DType precision,
                       const StepLane& lane = {});
 
 }  // namespace megacpp::fit

@@ -69,13 +69,13 @@ compile::Compiled compiled_of(std::vector<ir::Graph> programs, const ir::Mesh& m
 }
 
 StepTime on_two(const std::function<void(ops::Builder&)>& write, int64_t runs = 1) {
-  return predict_step(compiled_of({program(write)}, ir::Mesh({{"data", 2}}), runs), toys(2), "f32");
+  return predict_step(compiled_of({program(write)}, ir::Mesh({{"data", 2}}), runs), toys(2), ir::DType::f32);
 }
 
 TEST(StepTimeTest, AProductTakesItsArithmeticOrItsTraffic) {
   compile::Compiled compiled = compiled_of({program([](ops::Builder& b) { add_product(b); })});
   compiled.model_flops = 1024;
-  const StepTime bound_by_arithmetic = predict_step(compiled, toys(1), "f32");
+  const StepTime bound_by_arithmetic = predict_step(compiled, toys(1), ir::DType::f32);
   EXPECT_DOUBLE_EQ(bound_by_arithmetic.compute, 8);
   EXPECT_DOUBLE_EQ(bound_by_arithmetic.memory, 0);
   EXPECT_DOUBLE_EQ(bound_by_arithmetic.seconds(), 8);
@@ -84,7 +84,7 @@ TEST(StepTimeTest, AProductTakesItsArithmeticOrItsTraffic) {
 
   hw::Slice narrow = toys(1);
   narrow.chip.memory_bytes_per_second = 128;
-  const StepTime bound_by_memory = predict_step(compiled, narrow, "f32");
+  const StepTime bound_by_memory = predict_step(compiled, narrow, ir::DType::f32);
   EXPECT_DOUBLE_EQ(bound_by_memory.compute, 0);
   EXPECT_DOUBLE_EQ(bound_by_memory.memory, 10);
   EXPECT_DOUBLE_EQ(bound_by_memory.arithmetic, 8) << "which takes its time all the same";
@@ -99,10 +99,10 @@ TEST(StepTimeTest, WhoMakesTheKernelsCounts) {
     const ValueId counts = b.input("counts", {ir::DType::i32, {1, 1, 2}}, ir::Role::activation);
     b.one("ragged_dot", {x, w, counts}, {{"transpose_w", int64_t{0}}});
   })});
-  const double ours = predict_step(compiled, toys(1), "f32", {.compiler = Compiler::ours}).seconds();
+  const double ours = predict_step(compiled, toys(1), ir::DType::f32, {.compiler = Compiler::ours}).seconds();
   EXPECT_DOUBLE_EQ(ours, 64) << "2 * 8 * 16 * 64 FLOPs";
-  EXPECT_DOUBLE_EQ(predict_step(compiled, toys(1), "f32", {.compiler = Compiler::xla}).seconds(), 128);
-  EXPECT_DOUBLE_EQ(predict_step(compiled, toys(1), "f32").seconds(), ours);
+  EXPECT_DOUBLE_EQ(predict_step(compiled, toys(1), ir::DType::f32, {.compiler = Compiler::xla}).seconds(), 128);
+  EXPECT_DOUBLE_EQ(predict_step(compiled, toys(1), ir::DType::f32).seconds(), ours);
 }
 
 TEST(StepTimeTest, OpsAreCountedByTheirProgramsAndAddUpToTheStep) {
@@ -110,7 +110,7 @@ TEST(StepTimeTest, OpsAreCountedByTheirProgramsAndAddUpToTheStep) {
       compiled_of({program([](ops::Builder& b) { add_product(b); }), program([](ops::Builder& b) { add_product(b); })});
   compiled.stages[0].programs[1].kind = compile::ProgramKind::update;
   compiled.stages[0].step.push_back({.program = 0, .micro = 1});
-  const StepTime time = predict_step(compiled, toys(1), "f32");
+  const StepTime time = predict_step(compiled, toys(1), ir::DType::f32);
   ASSERT_EQ(time.ops.size(), 2U);
   EXPECT_EQ(time.ops[0].program, "micro_step") << "most seconds first";
   EXPECT_EQ(time.ops[0].op, "dot");
@@ -125,12 +125,12 @@ TEST(StepTimeTest, OpsAreCountedByTheirProgramsAndAddUpToTheStep) {
 TEST(StepTimeTest, APredictionHasALimitAndARange) {
   const compile::Compiled compiled = compiled_of({program([](ops::Builder& b) { add_product(b); })});
   hw::Slice slice = toys(1);
-  const StepTime roofline = predict_step(compiled, slice, "bf16");
+  const StepTime roofline = predict_step(compiled, slice, ir::DType::bf16);
   EXPECT_TRUE(roofline.is_limit);
   EXPECT_DOUBLE_EQ(roofline.limit, 8);
 
   slice.chip.reached.products = slice.chip.reached.traffic = 0.5;
-  const StepTime open = predict_step(compiled, slice, "bf16");
+  const StepTime open = predict_step(compiled, slice, ir::DType::bf16);
   EXPECT_FALSE(open.is_limit);
   EXPECT_DOUBLE_EQ(open.seconds(), 16);
   EXPECT_DOUBLE_EQ(open.limit, 8);
@@ -140,17 +140,17 @@ TEST(StepTimeTest, APredictionHasALimitAndARange) {
 
   slice.chip.reached.step_least = 0.75;
   slice.chip.reached.step_most = 1.5;
-  const StepTime bounded = predict_step(compiled, slice, "bf16");
+  const StepTime bounded = predict_step(compiled, slice, ir::DType::bf16);
   EXPECT_DOUBLE_EQ(bounded.range.least, 12);
   EXPECT_DOUBLE_EQ(bounded.range.most.value(), 24);
-  const StepTime in_loops = predict_step(compiled, slice, "bf16", {.loops = LaneLoops::on});
+  const StepTime in_loops = predict_step(compiled, slice, ir::DType::bf16, {.loops = LaneLoops::on});
   EXPECT_DOUBLE_EQ(in_loops.range.least, 8);
   EXPECT_EQ(in_loops.range.most, std::nullopt);
   EXPECT_EQ(in_loops.range.open, OpenEnd::loops) << "steps were measured unrolled";
-  EXPECT_EQ(predict_step(compiled, slice, "bf16", {.loops = LaneLoops::off}).range.most, bounded.range.most);
+  EXPECT_EQ(predict_step(compiled, slice, ir::DType::bf16, {.loops = LaneLoops::off}).range.most, bounded.range.most);
   slice.chip.reached.step_least = 0.25;
-  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "bf16").range.least, 8) << "never below the limit";
-  EXPECT_EQ(predict_step(compiled, slice, "f32").range.open, OpenEnd::dtype) << "steps were measured in bf16";
+  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, ir::DType::bf16).range.least, 8) << "never below the limit";
+  EXPECT_EQ(predict_step(compiled, slice, ir::DType::f32).range.open, OpenEnd::dtype) << "steps were measured in bf16";
 }
 
 TEST(StepTimeTest, TheLimitWaitsForLinksToo) {
@@ -167,7 +167,7 @@ TEST(StepTimeTest, ReshapesAndInputsAreFree) {
     const ValueId x = b.input("x", kActivation, ir::Role::activation);
     b.reshape(x, {128});
   })});
-  EXPECT_EQ(predict_step(compiled, toys(1), "f32").seconds(), 0);
+  EXPECT_EQ(predict_step(compiled, toys(1), ir::DType::f32).seconds(), 0);
 }
 
 TEST(StepTimeTest, ACollectiveInTheWayIsWaitedFor) {
@@ -190,7 +190,9 @@ TEST(StepTimeTest, WhatIsForOneOtherChipTakesOneTurn) {
     attrs.set("axes", std::string("data"));
     attrs.set("parts", chips);
     const ir::Graph graph = program([&](ops::Builder& b) { b.one(op, {add_gradient(b)}, attrs); });
-    return predict_step(compiled_of({graph}, ir::Mesh({{"data", chips}})), toys(chips), "f32").links[0].seconds;
+    return predict_step(compiled_of({graph}, ir::Mesh({{"data", chips}})), toys(chips), ir::DType::f32)
+        .links[0]
+        .seconds;
   };
   EXPECT_DOUBLE_EQ(seconds_on(4, "permute", {{"shift", int64_t{1}}}), 2 + 0.5);
   EXPECT_DOUBLE_EQ(seconds_on(4, "all_reduce", {{"kind", std::string("sum")}}), 3 + 3 * 0.5);
@@ -277,14 +279,14 @@ TEST(StepTimeTest, WorkBesideACollectiveIsAsSlowAsTheChipsFileSays) {
                                                  ir::Mesh({{"data", 2}}));
   hw::Slice slice = toys(2);
   slice.chip.reached.products = slice.chip.reached.traffic = 1;
-  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, "f32").seconds(), 16);
+  EXPECT_DOUBLE_EQ(predict_step(compiled, slice, ir::DType::f32).seconds(), 16);
   slice.chip.reached.beside_collectives = 0.8;
-  const StepTime slowed = predict_step(compiled, slice, "f32");
+  const StepTime slowed = predict_step(compiled, slice, ir::DType::f32);
   EXPECT_DOUBLE_EQ(slowed.compute, 16.5) << "2.5 s of the first product do the work of two";
   EXPECT_DOUBLE_EQ(slowed.limit, 16) << "work at peak rates is beside nothing";
   EXPECT_DOUBLE_EQ(slowed.ops.front().seconds, 16.5);
   slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
-  const StepTime exchanges = predict_step(compiled, slice, "bf16");
+  const StepTime exchanges = predict_step(compiled, slice, ir::DType::bf16);
   EXPECT_EQ(exchanges.range.open, OpenEnd::links) << "steps were measured on one chip";
   EXPECT_EQ(exchanges.range.most, std::nullopt);
 }
@@ -336,7 +338,7 @@ TEST(StepTimeTest, StagesWaitForWhatIsHandedOver) {
   run(1, receive(-1, 0), receive_activations);
   run(1, pass, forward);
   run(1, send(-1, 1), send_cotangents);
-  const StepTime time = predict_step(compiled, toys(2), "f32");
+  const StepTime time = predict_step(compiled, toys(2), ir::DType::f32);
   EXPECT_DOUBLE_EQ(time.compute, 24) << "the first stage: forward, backward and its update";
   EXPECT_DOUBLE_EQ(time.exposed, 0) << "what is sent is not waited for";
   EXPECT_DOUBLE_EQ(time.bubble, 2.5 + 8 + 2.5);
@@ -352,7 +354,7 @@ TEST(StepTimeTest, LinksThatCarryNothingAreNotListed) {
                                          b.one("all_reduce", {add_gradient(b)}, alone);
                                        })},
                                        ir::Mesh({{"data", 1}})),
-                           toys(1), "f32")
+                           toys(1), ir::DType::f32)
                   .links.empty());
 }
 
@@ -370,7 +372,7 @@ compile::Compiled with_a_copy() {
 TEST(StepTimeTest, CopiesFromTheHostTakeTheRateOfItsLink) {
   hw::Slice slice = toys(1);
   slice.chip.links.push_back({.name = "pcie", .scope = hw::LinkScope::node, .bytes_per_second = 64});
-  const StepTime time = predict_step(with_a_copy(), slice, "f32");
+  const StepTime time = predict_step(with_a_copy(), slice, ir::DType::f32);
   EXPECT_DOUBLE_EQ(time.exposed, 4);
   EXPECT_EQ(time.unpriced_bytes, 0);
 }
@@ -389,12 +391,12 @@ TEST(StepTimeTest, CopiesBesideWorkAreHiddenUpToTheRateOfTheirLink) {
   slice.chip.links.push_back({.name = "pcie", .scope = hw::LinkScope::node, .bytes_per_second = 64});
   slice.chip.reached.products = slice.chip.reached.traffic = 1;
   slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
-  const StepTime hidden = predict_step(compiled, slice, "bf16");
+  const StepTime hidden = predict_step(compiled, slice, ir::DType::bf16);
   EXPECT_DOUBLE_EQ(hidden.exposed, 0) << "4 s beside 8";
   EXPECT_DOUBLE_EQ(hidden.range.most.value(), 20);
   EXPECT_DOUBLE_EQ(hidden.overlapped, 8);
   slice.chip.links.back().bytes_per_second = 16;
-  const StepTime waiting = predict_step(compiled, slice, "bf16");
+  const StepTime waiting = predict_step(compiled, slice, ir::DType::bf16);
   EXPECT_DOUBLE_EQ(waiting.exposed, 16) << "16 s beside 8, twice";
   EXPECT_DOUBLE_EQ(waiting.exposed_copies, 16);
   EXPECT_DOUBLE_EQ(waiting.range.least, waiting.limit);
@@ -413,7 +415,7 @@ TEST(StepTimeTest, AStageThatWaitsForCopiesLeavesTheEndOpenWhereAnotherIsSlower)
   slice.chip.links.push_back({.name = "pcie", .scope = hw::LinkScope::node, .bytes_per_second = 64});
   slice.chip.reached.products = slice.chip.reached.traffic = 1;
   slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
-  const StepTime time = predict_step(compiled, slice, "bf16");
+  const StepTime time = predict_step(compiled, slice, ir::DType::bf16);
   EXPECT_DOUBLE_EQ(time.seconds(), 16) << "the other stage waits 4 s and computes 8";
   EXPECT_DOUBLE_EQ(time.exposed_copies, 0);
   EXPECT_EQ(time.range.most, std::nullopt);
@@ -425,7 +427,7 @@ TEST(StepTimeTest, CopiesOverALinkThatTheChipsFileLacksAreCountedAndLeaveTheEndO
   hw::Slice slice = toys(1);
   slice.chip.reached.products = slice.chip.reached.traffic = 0.5;
   slice.chip.reached.step_least = 0.75, slice.chip.reached.step_most = 1.25;
-  const StepTime time = predict_step(with_a_copy(), slice, "bf16");
+  const StepTime time = predict_step(with_a_copy(), slice, ir::DType::bf16);
   EXPECT_EQ(time.unpriced_bytes, 256);
   EXPECT_EQ(time.range.most, std::nullopt);
 }
@@ -465,7 +467,9 @@ TEST(StepTimeTest, KernelsThatRunTogetherAreLaunchedOnce) {
   assumptions.kernels_run_there = true;
   assumptions.slice.chip.reached.launch = 1;
   const Estimate estimate = make_estimate(recipe, assumptions);
-  const auto seconds = [&](const Assumptions& of) { return predict_step(estimate.compiled, of, "bf16").seconds(); };
+  const auto seconds = [&](const Assumptions& of) {
+    return predict_step(estimate.compiled, of, ir::DType::bf16).seconds();
+  };
   const double apart = seconds(assumptions);
   assumptions.kernels.separate_bytes = 1;
   const double together = seconds(assumptions);

@@ -62,7 +62,14 @@ inline bool is_float(DType dtype) { return record(dtype).is_real(); }
 inline bool is_narrow(DType dtype) { return is_float(dtype) && record(dtype).sums != dtype; }
 
 std::optional<DType> parse_dtype(std::string_view name);
-/// Of a name that has been checked before, as in a resolved recipe.
+/// A type as a setting or a member of a record.
+inline std::string_view text_of(DType dtype) { return dtype_name(dtype); }
+inline bool read_text(std::string_view text, DType& dtype) {
+  const std::optional<DType> named = parse_dtype(text);
+  dtype = named.value_or(dtype);
+  return named.has_value();
+}
+/// Of a name that has been checked before.
 DType dtype_named(std::string_view name);
 /// Names of those that train.precision may be.
 std::vector<std::string> precision_names();

@@ -28,7 +28,7 @@ using collectives::Field;
 ProcessOptions with_free_memory(ProcessOptions options, const recipe::Recipe& recipe) {
   if (!options.free_memory)
     options.free_memory = [recipe] {
-      return runtime::backend_named(recipe.backend).free_bytes(recipe).value_or(INT64_MAX);
+      return runtime::backend_named(recipe.backend).free_bytes(runtime::run_request(recipe)).value_or(INT64_MAX);
     };
   return options;
 }
@@ -46,7 +46,7 @@ void add_bytes(std::vector<Field>& fields, const compile::Compiled& compiled) {
 
 void require_devices_of_backend(const recipe::Recipe& recipe) {
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
-  if (backend.require_devices) backend.require_devices(recipe);
+  if (backend.require_devices) backend.require_devices(runtime::run_request(recipe));
 }
 
 Agreement::Agreement(const recipe::Recipe& requested, ProcessOptions options)

@@ -41,13 +41,14 @@ fit::LaneLoops loops_on(hw::ChipKind kind, const runtime::Backend& backend, cons
 
 /// What plans of TPUs may take instead of loops, where a rule says what unrolled blocks need.
 bool may_be_unrolled(const recipe::Recipe& recipe, const hw::Chip& chip) {
-  return chip.kind == hw::ChipKind::tpu && recipe.xla.loops == recipe::kLoopsByPlan &&
+  return chip.kind == hw::ChipKind::tpu && recipe.xla.loops == recipe::XlaLoops::automatic &&
          recipe::has_repeated_blocks(recipe.model) && fit::has_reserved_rule(recipe, chip);
 }
 
 std::vector<std::string> backend_features(const runtime::Backend& named, hw::ChipKind kind,
                                           const recipe::Recipe& recipe) {
-  return named.features ? named.features(with_plugin_for(kind, recipe)) : std::vector<std::string>();
+  return named.features ? named.features(runtime::run_request(with_plugin_for(kind, recipe)))
+                        : std::vector<std::string>();
 }
 
 bool has_dropless_experts(const recipe::Model& model) {
@@ -87,10 +88,11 @@ void set_pool(fit::Assumptions& assumptions, const runtime::Backend& backend, in
 
 fit::Lane lane_on(const hw::Slice& slice, const recipe::Recipe& recipe) {
   const runtime::Backend& backend = runtime::backend_on(slice.chip.kind, recipe.backend);
-  return {.backend = backend.name,
-          .hardware = slice.chip.name,
-          .placement = backend.placement ? backend.placement(recipe) : "",
-          .loops = loops_on(slice.chip.kind, backend, recipe)};
+  return {
+      .backend = backend.name,
+      .hardware = slice.chip.name,
+      .placement = backend.placement ? std::optional(backend.placement(runtime::run_request(recipe))) : std::nullopt,
+      .loops = loops_on(slice.chip.kind, backend, recipe)};
 }
 
 fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHardware hardware, UsersCatalog& catalog,
@@ -104,7 +106,7 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
                                .kernels = runtime::estimate_target(backend, recipe, mesh),
                                .lane = {},
                                .compiled_by_xla = backend.emits_stablehlo,
-                               .fused_attention = recipe.xla.attention == "fused",
+                               .fused_attention = recipe.xla.attention == recipe::XlaAttention::fused,
                                .kernels_run_there = backend.estimates_with.empty(),
                                .cannot_run = backend.cannot_run,
                                .features = backend_features(named, kind, recipe),
@@ -117,7 +119,7 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
   set_pool(assumptions, backend, hardware.sharers);
   if (may_be_unrolled(recipe, assumptions.slice.chip)) {
     recipe::Recipe unrolled = recipe;
-    unrolled.xla.loops = recipe::kUnrolled;
+    unrolled.xla.loops = recipe::XlaLoops::off;
     assumptions.unrolled =
         fit::UnrolledLane{lane_on(assumptions.slice, unrolled), backend_features(named, kind, unrolled)};
   }
@@ -133,7 +135,7 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
 }
 
 fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog) {
-  const runtime::TargetMesh mesh = runtime::mesh_here(recipe, slice.devices());
+  const runtime::TargetMesh mesh = runtime::mesh_here(runtime::run_request(recipe), slice.devices());
   return assumptions_for(recipe, {.slice = std::move(slice)}, catalog, mesh);
 }
 

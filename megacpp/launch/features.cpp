@@ -40,7 +40,7 @@ class FeatureTable {
  public:
   FeatureTable(const recipe::Recipe& recipe, const plan::Plan& plan, const runtime::Backend& backend)
       : recipe_(recipe), resolved_(recipe), backend_(backend), ignored_(ignored_on(backend)) {
-    resolved_.layout = plan.layout;
+    resolved_.layout = plan.layout.keys();
   }
 
   std::vector<Feature> run() {

@@ -58,12 +58,12 @@ TEST(FeaturesTest, OffloadThatABackendCannotRunIsE1505) {
   for (const char* backend : {"cpu", "xla"}) {
     recipe::Recipe recipe = testing_support::hybrid_recipe();
     recipe.backend = backend;
-    recipe.layout.offload = "optimizer";
+    recipe.layout.offload = recipe::Offload::optimizer;
     const base::Problem problem =
         testing_support::problem_of(base::Code::E1505, [&] { runtime::require_supported(recipe); });
     EXPECT_EQ(problem.where, "layout.offload: optimizer");
     EXPECT_EQ(problem.next, "set layout.offload: none, or use another backend");
-    recipe.layout.offload = "activations";
+    recipe.layout.offload = recipe::Offload::activations;
     testing_support::problem_of(base::Code::E1505, [&] { runtime::require_supported(recipe); });
   }
 }

@@ -76,15 +76,6 @@ std::string last_line(const std::string& output) {
   return last.substr(0, kReasonLength);
 }
 
-// For the hardware alone: how the chips are used is what is looked for.
-recipe::Recipe with_chips(recipe::Recipe recipe, int64_t chips) {
-  recipe::Layout& layout = recipe.layout;
-  layout.expert_parallel = layout.context_parallel = layout.tensor_parallel = layout.pipeline_parallel = 1;
-  layout.data_parallel = chips;
-  if (layout.chips > 0) layout.chips = chips;
-  return recipe;
-}
-
 // Like this machine, with neighbouring chips each; the last may have fewer.
 std::vector<RunHost> hosts_alike(const LayoutWish& wish) {
   std::vector<RunHost> hosts;
@@ -98,14 +89,16 @@ std::vector<RunHost> hosts_alike(const LayoutWish& wish) {
 
 fit::Assumptions assumptions_of(const LayoutWish& wish) {
   const runtime::Backend& backend = runtime::backend_named(wish.recipe.backend);
+  runtime::RunRequest request = runtime::run_request(wish.recipe);
+  request.chips = wish.chips;  // how they are used is what is looked for
   runtime::Machine machine;
-  machine.free_bytes = backend.free_bytes(wish.recipe).value_or(INT64_MAX);
+  machine.free_bytes = backend.free_bytes(request).value_or(INT64_MAX);
   machine.local_chips = wish.chips_of_host;
-  if (backend.device_name) machine.device_name = backend.device_name(wish.recipe);
-  runtime::FoundHardware hardware = backend.find_hardware(with_chips(wish.recipe, wish.chips), machine);
+  if (backend.device_name) machine.device_name = backend.device_name(request);
+  runtime::FoundHardware hardware = backend.find_hardware(request, machine);
   runtime::TargetMesh mesh;
   mesh.chips = wish.chips;
-  mesh.threads = runtime::threads_per_chip(runtime::threads_for(wish.recipe), wish.chips_of_host);
+  mesh.threads = runtime::threads_per_chip(runtime::threads_for(request), wish.chips_of_host);
   UsersCatalog none({.none = true}, catalog::Access::read);
   fit::Assumptions assumptions = assumptions_for(wish.recipe, std::move(hardware), none, mesh);
   assumptions.hosts = planned_hosts(hosts_alike(wish));

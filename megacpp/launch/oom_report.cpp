@@ -30,7 +30,7 @@ OomSubject subject_of(const fit::Estimate& estimate) {
           .batch = recipe.train.batch,
           .sequence = recipe.train.sequence,
           .micro_steps = recipe.train.micro_steps,
-          .precision = recipe.train.precision,
+          .precision = std::string(ir::dtype_name(recipe.train.precision)),
           .layout = fit::layout_text(recipe),
           .mesh = ir::to_string(estimate.compiled.mesh),
           .hardware = estimate.fit.hardware,

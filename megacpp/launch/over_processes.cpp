@@ -136,7 +136,7 @@ void on_all_processes(collectives::World& world, std::string_view subject, const
 
 base::Decision joins_processes(const recipe::Recipe& recipe) {
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
-  if (backend.joins_processes) return backend.joins_processes(recipe);
+  if (backend.joins_processes) return backend.joins_processes(runtime::run_request(recipe));
   const bool has_transport = std::ranges::count(backend.transports, std::string("mpi")) > 0;
   return has_transport ? base::Decision::yes() : base::Decision::no("it has all chips in one process");
 }
@@ -167,8 +167,8 @@ void require_over_processes(const recipe::Recipe& recipe) {
 }
 
 collectives::Transport transport_for(const recipe::Recipe& recipe) {
-  return collectives::transport_of_launch(recipe.layout.collectives == "fast" ? collectives::Sums::fast
-                                                                              : collectives::Sums::exact);
+  return collectives::transport_of_launch(
+      recipe.layout.collectives == recipe::CollectiveSums::fast ? collectives::Sums::fast : collectives::Sums::exact);
 }
 
 std::vector<ProcessPlace> process_places(const ir::Mesh& mesh, const std::vector<std::string>& hosts) {

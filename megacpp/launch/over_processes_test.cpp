@@ -37,7 +37,7 @@ TEST_F(OverProcessesTest, AProcessAloneSpeaksAndNeedsNothing) {
   EXPECT_EQ(processes_text(mesh_), "");
   recipe_.backend = "xla";
   EXPECT_NO_THROW(require_over_processes(recipe_));
-  recipe_.layout.collectives = "fast";
+  recipe_.layout.collectives = recipe::CollectiveSums::fast;
   EXPECT_EQ(transport_for(recipe_).properties.name, "inproc");
   EXPECT_TRUE(transport_for(recipe_).properties.has_fixed_order_sums) << "of one process they are exact";
   EXPECT_EQ(from_first_process("run", [] { return std::string("runs/a"); }), "runs/a");
@@ -76,7 +76,7 @@ TEST_F(OverProcessesTest, TheRecipeSaysHowProcessesAdd) {
   set_launcher("0", "2");
   EXPECT_EQ(transport_for(recipe_).properties.name, "mpi");
   EXPECT_TRUE(transport_for(recipe_).properties.has_fixed_order_sums);
-  recipe_.layout.collectives = "fast";
+  recipe_.layout.collectives = recipe::CollectiveSums::fast;
   EXPECT_EQ(transport_for(recipe_).properties.name, "mpi");
   EXPECT_FALSE(transport_for(recipe_).properties.has_fixed_order_sums);
 }

@@ -78,9 +78,9 @@ plan::Changes changes_to(const recipe::Recipe& wanted, const recipe::Recipe& rec
     if (recipe::value_text(recipe::member_of(known, recipe)) != value) changes.push_back({key, std::move(value)});
   }
   for (const char letter : recipe::recompute_letters(wanted.model))
-    if (const std::string& level = recipe::recompute_level(wanted, letter);
+    if (const recipe::RecomputeLevel level = recipe::recompute_level(wanted, letter);
         recipe::recompute_level(recipe, letter) != level)
-      changes.push_back({recipe::recompute_key(letter), level});
+      changes.push_back({recipe::recompute_key(letter), std::string(base::text_of(level))});
   return changes;
 }
 

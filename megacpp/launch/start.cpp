@@ -17,17 +17,18 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
   base::PartClock clock;
   const runtime::TargetMesh mesh =
-      options.mesh ? *options.mesh : runtime::mesh_here(recipe, estimate.plan.parallel.mesh.chips());
+      options.mesh ? *options.mesh
+                   : runtime::mesh_here(runtime::run_request(recipe), estimate.plan.parallel.mesh.chips());
   StartedRun started{.own_programs = {}, .compiled = &estimate.compiled, .run = {}, .parts = {}};
   if (!backend.estimates_with.empty() || !options.without.empty()) {
     runtime::require_supported(recipe);
-    started.own_programs = std::make_unique<compile::Compiled>(
-        compile::compile_training(recipe, estimate.plan, backend.target(recipe, mesh), {.without = options.without}));
+    started.own_programs = std::make_unique<compile::Compiled>(compile::compile_training(
+        recipe, estimate.plan, backend.target(runtime::run_request(recipe), mesh), {.without = options.without}));
     started.compiled = started.own_programs.get();
     clock.lap("compile");
   }
   if (options.before_load) options.before_load(*started.compiled);
-  runtime::LoadOptions load = runtime::load_options(recipe, started.compiled->mesh.chips());
+  runtime::LoadOptions load = runtime::load_options(runtime::run_request(recipe), started.compiled->mesh.chips());
   load.profile = options.profile;
   load.trace_steps = options.trace_steps;
   load.transport = mesh.transport;

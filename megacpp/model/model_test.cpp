@@ -77,7 +77,7 @@ TEST(ModelTest, TiedEmbeddingsShareOneTable) {
 TEST(ModelTest, OutputsAreWhatTheRunReports) {
   EXPECT_EQ(output_names(build_forward(small_model("dense", "AE"), kBatch).graph),
             (std::vector<std::string>{"loss", "ce"}));
-  const recipe::Model experts = testing_support::with_experts("experts", "token_choice", 1.0);
+  const recipe::Model experts = testing_support::with_experts("experts", blocks::RoutedBy::tokens, 1.0);
   const ForwardModel forward = build_forward(experts, kBatch, {}, true);
   EXPECT_EQ(output_names(forward.graph),
             (std::vector<std::string>{"aux", "dropped", "loss", "ce", "logits", "router_logits.0"}));
@@ -144,7 +144,7 @@ TEST(ModelTest, TargetsThatNameNoMatrixOfABlockAreRefused) {
 }
 
 TEST(ModelTest, FrozenExpertsSteerNoBias) {
-  recipe::Model config = testing_support::with_experts("biased", "token_choice", 1.0);
+  recipe::Model config = testing_support::with_experts("biased", blocks::RoutedBy::tokens, 1.0);
   config.config<blocks::FeedForward>().bias_rate = 0.1;
   EXPECT_TRUE(build_forward(config, kBatch).expert_loads[0].steers_bias());
   config.lora.rank = 2;
@@ -154,7 +154,7 @@ TEST(ModelTest, FrozenExpertsSteerNoBias) {
 TEST(ModelTest, NoTokenSeesALaterOne) {
   for (const recipe::Model& config : testing_support::small_models()) {
     // An expert that chooses looks at the whole sequence: it is not causal by design.
-    if (config.config<blocks::FeedForward>().routing == "expert_choice") continue;
+    if (config.config<blocks::FeedForward>().routing == blocks::RoutedBy::experts) continue;
     const ForwardModel forward = build_forward(config, kBatch, {}, true);
     auto inputs = testing_support::model_inputs(forward.graph, forward.parameters, config.vocab);
     const ops::Tensor before = ops::evaluate(forward.graph, inputs, Rounding::none).at("logits");

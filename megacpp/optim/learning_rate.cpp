@@ -34,15 +34,24 @@ double linear(const Optimizer& optimizer, int64_t step, int64_t steps) {
 
 double constant(const Optimizer& optimizer, int64_t, int64_t) { return optimizer.lr; }
 
-double decay_share(const std::string& shape, double progress) {
-  if (shape == "linear") return linear_share(progress);
-  if (shape == "cosine") return cosine_share(progress);
-  MEGACPP_CHECK(shape == "sqrt") << "unknown shape of a decay: " << shape;
-  return 1.0 - std::sqrt(progress);
+double decay_share(WsdShape shape, double progress) {
+  switch (shape) {
+    case WsdShape::sqrt:
+      return 1.0 - std::sqrt(progress);
+    case WsdShape::linear:
+      return linear_share(progress);
+    case WsdShape::cosine:
+      return cosine_share(progress);
+  }
+  return 0;
+}
+
+int64_t wsd_decay_steps(const Optimizer& optimizer, int64_t steps) {
+  return static_cast<int64_t>(std::llround(optimizer.wsd.decay * static_cast<double>(steps)));
 }
 
 double warmup_stable_decay(const Optimizer& optimizer, int64_t step, int64_t steps) {
-  const int64_t decaying = decay_steps(optimizer.wsd, steps), done = step - (steps - decaying);
+  const int64_t decaying = wsd_decay_steps(optimizer, steps), done = step - (steps - decaying);
   if (done < 0 || decaying == 0) return optimizer.lr;
   const double progress = std::min(1.0, static_cast<double>(done) / static_cast<double>(decaying));
   return between_floor_and_peak(optimizer, decay_share(optimizer.wsd.shape, progress));
@@ -67,7 +76,8 @@ std::span<const ScheduleDef> all_schedules() {
       {.name = "wsd",
        .doc = "the peak, then down to min_lr_ratio in the last part of the run (warm-up, stable, decay)",
        .keys = {"optimizer.min_lr_ratio", "optimizer.wsd.decay", "optimizer.wsd.shape"},
-       .rate = warmup_stable_decay}};
+       .rate = warmup_stable_decay,
+       .decay_steps = wsd_decay_steps}};
   return table;
 }
 
@@ -86,10 +96,6 @@ std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
   for (const ScheduleDef& schedule : all_schedules()) names.emplace_back(schedule.name);
   return names;
-}
-
-int64_t decay_steps(const Wsd& wsd, int64_t steps) {
-  return static_cast<int64_t>(std::llround(wsd.decay * static_cast<double>(steps)));
 }
 
 double learning_rate(const Optimizer& optimizer, int64_t step, int64_t steps) {

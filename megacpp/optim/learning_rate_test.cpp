@@ -68,27 +68,28 @@ TEST(LearningRateTest, ConstantStaysAfterWarmUp) {
 }
 
 TEST(LearningRateTest, WsdIsAtThePeakUntilItDecaysInItsShape) {
-  const auto rate = [](const char* shape, int64_t step) {
+  const auto rate = [](WsdShape shape, int64_t step) {
     return learning_rate(
         {.lr = 1.0, .min_lr_ratio = 0.2, .warmup_steps = 5, .schedule = "wsd", .wsd = {.decay = 0.25, .shape = shape}},
         step, 40);
   };
-  for (const char* shape : {"sqrt", "linear", "cosine"}) {
-    EXPECT_EQ(rate(shape, 0), 0.2) << shape;
-    for (int64_t step = 4; step <= 30; ++step) EXPECT_EQ(rate(shape, step), 1.0) << shape << " " << step;
-    EXPECT_NEAR(rate(shape, 40), 0.2, 1e-15) << shape;
-    EXPECT_NEAR(rate(shape, 99), 0.2, 1e-15) << shape;
+  for (const auto& [shape, name, doc] : words_of(WsdShape{})) {
+    EXPECT_EQ(rate(shape, 0), 0.2) << name;
+    for (int64_t step = 4; step <= 30; ++step) EXPECT_EQ(rate(shape, step), 1.0) << name << " " << step;
+    EXPECT_NEAR(rate(shape, 40), 0.2, 1e-15) << name;
+    EXPECT_NEAR(rate(shape, 99), 0.2, 1e-15) << name;
   }
   for (int64_t step = 30; step < 40; ++step) {
     const double progress = static_cast<double>(step - 30) / 10;
-    EXPECT_NEAR(rate("sqrt", step), 0.2 + 0.8 * (1 - std::sqrt(progress)), 1e-12);
-    EXPECT_NEAR(rate("linear", step), 0.2 + 0.8 * (1 - progress), 1e-12);
-    EXPECT_NEAR(rate("cosine", step), 0.2 + 0.4 * (1 + std::cos(std::numbers::pi * progress)), 1e-12);
+    EXPECT_NEAR(rate(WsdShape::sqrt, step), 0.2 + 0.8 * (1 - std::sqrt(progress)), 1e-12);
+    EXPECT_NEAR(rate(WsdShape::linear, step), 0.2 + 0.8 * (1 - progress), 1e-12);
+    EXPECT_NEAR(rate(WsdShape::cosine, step), 0.2 + 0.4 * (1 + std::cos(std::numbers::pi * progress)), 1e-12);
   }
 }
 
 TEST(LearningRateTest, WsdMayDecayNeverOrAlways) {
-  Optimizer optimizer{.lr = 1.0, .min_lr_ratio = 0.0, .schedule = "wsd", .wsd = {.decay = 0.0, .shape = "linear"}};
+  Optimizer optimizer{
+      .lr = 1.0, .min_lr_ratio = 0.0, .schedule = "wsd", .wsd = {.decay = 0.0, .shape = WsdShape::linear}};
   EXPECT_EQ(learning_rate(optimizer, 9, 10), 1.0);
   optimizer.wsd.decay = 1.0;
   for (int64_t step = 0; step < 10; ++step)

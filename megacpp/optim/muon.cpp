@@ -72,7 +72,8 @@ ValueId iterated(const Matrices& m, ValueId x) {
 // `original` is the rule of Jordan et al.: a matrix that widens its input moves further. match_rms_adamw is that of Liu
 // et al.: updates as large as AdamW's, so that both share a learning rate and a weight decay.
 double scale_of(const Muon& settings, int64_t in, int64_t out) {
-  if (settings.scale == "original") return std::sqrt(std::max(1.0, static_cast<double>(out) / static_cast<double>(in)));
+  if (settings.scale == MuonScale::original)
+    return std::sqrt(std::max(1.0, static_cast<double>(out) / static_cast<double>(in)));
   return kAdamwRms * std::sqrt(static_cast<double>(std::max(in, out)));
 }
 
@@ -93,7 +94,7 @@ Direction muon_direction(const DirectionInputs& in) {
   const ValueId added = b.scale(in.gradient, 1.0 - muon.momentum);
   const ValueId momentum = b.add(b.scale(in.state[0], muon.momentum), added);
   const ValueId value = muon.nesterov ? b.add(b.scale(momentum, muon.momentum), added) : momentum;
-  return {.value = b.convert(value, ir::dtype_named(muon.precision)), .state = {momentum}};
+  return {.value = b.convert(value, muon.precision), .state = {momentum}};
 }
 
 std::vector<StateDef> muon_state() {

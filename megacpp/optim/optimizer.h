@@ -4,27 +4,48 @@
 // own (schedule.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "megacpp/base/words.h"
+#include "megacpp/ir/dtype.h"
+
 namespace megacpp::optim {
+
+/// Size of the update of a matrix of in x out.
+enum class MuonScale : uint8_t { match_rms_adamw, original };
+constexpr auto words_of(MuonScale) {
+  return std::to_array<base::Word<MuonScale>>(
+      {{MuonScale::match_rms_adamw, "match_rms_adamw",
+        "0.2 sqrt(max(in, out)), to share AdamW's learning rate (Liu et al. 2025)"},
+       {MuonScale::original, "original", "sqrt(max(1, out / in)) (Jordan et al. 2024)"}});
+}
+
+/// How the rate decays at the end.
+enum class WsdShape : uint8_t { sqrt, linear, cosine };
+constexpr auto words_of(WsdShape) {
+  return std::to_array<base::Word<WsdShape>>({{WsdShape::sqrt, "sqrt", "by 1 - sqrt(progress) (Haegele et al. 2024)"},
+                                              {WsdShape::linear, "linear"},
+                                              {WsdShape::cosine, "cosine"}});
+}
 
 /// Momentum orthogonalised by Newton-Schulz iterations; see muon.cpp.
 struct Muon {
   double momentum = 0.95;
   bool nesterov = true;
   int64_t iterations = 5;
-  std::string precision = "f32";          // f32 | bf16: of the iterations and of what travels for them
-  std::string scale = "match_rms_adamw";  // match_rms_adamw | original
+  ir::DType precision = ir::DType::f32;  // of the iterations and of what travels for them
+  MuonScale scale = MuonScale::match_rms_adamw;
 
   bool operator==(const Muon&) const = default;
 };
 
 /// The decay at the end of a warm-up, stable, decay schedule.
 struct Wsd {
-  double decay = 0.2;          // part of all steps
-  std::string shape = "sqrt";  // sqrt | linear | cosine
+  double decay = 0.2;  // part of all steps
+  WsdShape shape = WsdShape::sqrt;
 
   bool operator==(const Wsd&) const = default;
 };

@@ -96,7 +96,7 @@ Matrix newton_schulz(Matrix x, int64_t iterations) {
 }
 
 double muon_scale(const Muon& muon, double in, double out) {
-  return muon.scale == "original" ? std::sqrt(std::max(1.0, out / in)) : 0.2 * std::sqrt(std::max(in, out));
+  return muon.scale == MuonScale::original ? std::sqrt(std::max(1.0, out / in)) : 0.2 * std::sqrt(std::max(in, out));
 }
 
 Numbers muon(const Step& s) {
@@ -209,7 +209,7 @@ TEST(OptimizerTableTest, EveryUpdateEqualsItsFormulaWithAndWithoutClipping) {
 TEST(OptimizerTableTest, MuonFollowsItsFormulaWithEverySetting) {
   const OptimizerDef& optimizer = optimizer_def("muon");
   for (const Muon& muon :
-       {Muon{.momentum = 0.5}, Muon{.nesterov = false}, Muon{.iterations = 2}, Muon{.scale = "original"}}) {
+       {Muon{.momentum = 0.5}, Muon{.nesterov = false}, Muon{.iterations = 2}, Muon{.scale = MuonScale::original}}) {
     const Optimizer settings{.name = "muon", .muon = muon, .no_decay = {"matrix"}};
     const ir::Graph graph = build_update(optimizer, settings, {.parameters = kParameters});
     const Tensors in = inputs_for(graph, 3);
@@ -220,7 +220,7 @@ TEST(OptimizerTableTest, MuonFollowsItsFormulaWithEverySetting) {
 // The same in bf16: near, and equal only where nothing is rounded.
 TEST(OptimizerTableTest, MuonInHalfPrecisionIsNearItself) {
   const OptimizerDef& optimizer = optimizer_def("muon");
-  const auto moved = [&optimizer](const char* precision, const Tensors& in) {
+  const auto moved = [&optimizer](ir::DType precision, const Tensors& in) {
     const Optimizer settings{.name = "muon", .muon = {.precision = precision}, .clip = 0};
     const ir::Graph graph = build_update(optimizer, settings, {.parameters = kParameters});
     ops::verify(graph, ops::Form::built);
@@ -229,7 +229,7 @@ TEST(OptimizerTableTest, MuonInHalfPrecisionIsNearItself) {
     return moved;
   };
   const Tensors in = inputs_for(build_update(optimizer, {.name = "muon"}, {.parameters = kParameters}), 1);
-  const Numbers half = moved("bf16", in), single = moved("f32", in);
+  const Numbers half = moved(ir::DType::bf16, in), single = moved(ir::DType::f32, in);
   EXPECT_NE(half, single);
   for (size_t i = 0; i < half.size(); ++i) EXPECT_NEAR(half[i], single[i], 0.05 * 0.01 * 0.45) << i;
 }

@@ -19,6 +19,8 @@ struct ScheduleDef {
   std::vector<std::string_view> keys;
   /// The rate of a step after the warm-up.
   double (*rate)(const Optimizer& optimizer, int64_t step, int64_t steps) = nullptr;
+  /// Steps at the end of a run that are the decay's alone and may not reach into the warm-up; nullptr: there are none.
+  int64_t (*decay_steps)(const Optimizer& optimizer, int64_t steps) = nullptr;
 };
 
 /// The default first.
@@ -27,8 +29,5 @@ std::span<const ScheduleDef> all_schedules();
 const ScheduleDef& schedule_def(std::string_view name);
 
 std::vector<std::string> schedule_names();
-
-/// Steps at the end of a run in which a wsd schedule decays.
-int64_t decay_steps(const Wsd& wsd, int64_t steps);
 
 }  // namespace megacpp::optim

@@ -23,28 +23,28 @@ std::string joined_or_none(const std::vector<std::string>& parts, const char* se
 std::string stage_cut(const Plan& plan, const Recipe& recipe) {
   if (plan.stages == 1) return "none";
   const bool is_given = !recipe::expand(recipe.model).cuts.empty();
-  return fmt::format("{} stages x {} chunks, cut {}, schedule {}", plan.stages, plan.layout.virtual_stages,
-                     is_given ? "where the pattern says" : "by estimated cost", plan.layout.schedule);
+  return fmt::format("{} stages x {} chunks, cut {}, schedule {}", plan.stages, plan.layout->virtual_stages,
+                     is_given ? "where the pattern says" : "by estimated cost", base::text_of(plan.layout->schedule));
 }
 
 std::string tensor_parallel(const Plan& plan) {
-  const recipe::Layout& layout = plan.layout;
+  const recipe::Layout& layout = plan.layout.keys();
   std::vector<std::string> parts;
   if (layout.tensor_parallel > 1)
     parts.push_back(fmt::format("heads, inner widths and vocabulary over {} chips", layout.tensor_parallel));
   if (layout.sequence_parallel) parts.push_back("tokens between mixers over the same chips");
   if (layout.context_parallel > 1)
     parts.push_back(fmt::format("sequences over {} chips, attention by {}{}", layout.context_parallel,
-                                layout.context_attention, layout.load_balance ? ", early and late runs paired" : ""));
+                                base::text_of(layout.context_attention),
+                                layout.load_balance ? ", early and late runs paired" : ""));
   return joined_or_none(parts, "; ");
 }
 
 std::string recompute(const Recipe& recipe) {
   std::vector<std::string> parts;
   for (const char letter : recipe::recompute_letters(recipe.model))
-    if (const std::string& level = recipe::recompute_level(recipe, letter);
-        level != "none" && level != recipe::kAutoRecompute)
-      parts.push_back(fmt::format("{} {}", letter, level));
+    if (const recipe::RecomputeLevel level = recipe::recompute_level(recipe, letter); !recipe::keeps_everything(level))
+      parts.push_back(fmt::format("{} {}", letter, base::text_of(level)));
   return joined_or_none(parts, ", ");
 }
 
@@ -61,16 +61,16 @@ std::string zero(const Plan& plan) {
   if (!plan.copies.empty()) parts.push_back("over " + to_string(plan.copies, mesh));
   if (!plan.expert_copies.empty() && plan.expert_copies != plan.copies)
     parts.push_back("of experts over " + to_string(plan.expert_copies, mesh));
-  if (plan.layout.zero == 0 || parts.empty()) return "none";
-  return fmt::format("{} {}", kWhat[plan.layout.zero], fmt::join(parts, ", "));
+  if (plan.layout.zero() == 0 || parts.empty()) return "none";
+  return fmt::format("{} {}", kWhat[plan.layout.zero()], fmt::join(parts, ", "));
 }
 
 std::string expert_parallel(const Plan& plan, const Recipe& recipe) {
-  if (plan.layout.expert_parallel == 1) return "none";
+  if (plan.layout->expert_parallel == 1) return "none";
   std::set<int64_t> counts;
   for (const int64_t experts : recipe::expert_counts(recipe.model)) counts.insert(experts);
   return fmt::format("{} experts over {} chips, tokens travel by {}", fmt::join(counts, " and "),
-                     plan.layout.expert_parallel, plan.layout.dispatcher);
+                     plan.layout->expert_parallel, base::text_of(plan.layout->dispatcher));
 }
 
 std::string optimizer(const Recipe& recipe) {

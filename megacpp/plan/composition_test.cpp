@@ -37,8 +37,8 @@ TEST(CompositionTest, EveryStepSaysWhatItDoesHere) {
                    .pipeline_parallel = 2,
                    .zero = 3};
   recipe.train.micro_steps = 4;
-  recipe.train.recompute['A'] = "selective";
-  recipe.train.recompute['R'] = "full";
+  recipe.train.recompute['A'] = recipe::RecomputeLevel::selective;
+  recipe.train.recompute['R'] = recipe::RecomputeLevel::full;
   EXPECT_EQ(text_of(recipe), R"(
 stage cut: 2 stages x 1 chunks, cut by estimated cost, schedule 1f1b
 tensor parallel: heads, inner widths and vocabulary over 2 chips; tokens between mixers over the same chips; sequences over 2 chips, attention by ring, early and late runs paired

@@ -213,7 +213,7 @@ std::string swapped_text(const Recipe& recipe) {
 
 Refusal uneven_swap(const Recipe& recipe) {
   const Layout& l = recipe.layout;
-  if (l.context_attention != "alltoall" || can_swap_all(recipe, l.context_parallel)) return {};
+  if (l.context_attention != recipe::ContextAttention::alltoall || can_swap_all(recipe, l.context_parallel)) return {};
   return Problem{.where = kContext,
                  .got = fmt::format("context_parallel {} with alltoall attention over {} a chip", l.context_parallel,
                                     swapped_text(recipe)),
@@ -313,7 +313,7 @@ std::vector<Choice> larger_batch_or_smaller_degree(const Recipe& recipe) {
 // ---- ZeRO ----
 
 Refusal split_weights_in_megatron(const Recipe& recipe) {
-  if (recipe.layout.policy != "megatron" || recipe.layout.zero < 3) return {};
+  if (recipe.layout.policy != recipe::Policy::megatron || zero_level(recipe.layout) < 3) return {};
   return Problem{.where = "layout.zero",
                  .got = "zero 3 with policy megatron",
                  .wanted = "at most 2: this policy keeps weights whole in the model"};
@@ -391,9 +391,7 @@ std::vector<base::Code> gate_codes() {
 std::optional<Refused> refusal(const Recipe& recipe) {
   const Gate* const gate = refusing(all_gates(), recipe);
   if (gate == nullptr) return std::nullopt;
-  Recipe resolved = recipe;
-  apply_policy(resolved.layout);
-  return Refused{.code = gate->code, .problem = *gate->refuses(resolved)};
+  return Refused{.code = gate->code, .problem = *gate->refuses(recipe)};
 }
 
 void check_layout(const Recipe& recipe, Adjustable adjustable) {

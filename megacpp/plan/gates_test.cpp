@@ -91,7 +91,8 @@ TEST(GatesTest, HeadsAndGroupsAreSplitWhole) {
        "set layout.tensor_parallel: 1"},
       {"all-to-all", Code::E1402,
        [](Recipe& r) {
-         r.layout.context_attention = "alltoall", r.layout.tensor_parallel = 2, r.layout.context_parallel = 4;
+         r.layout.context_attention = recipe::ContextAttention::alltoall, r.layout.tensor_parallel = 2,
+         r.layout.context_parallel = 4;
        },
        "set layout.context_parallel: 2, or layout.context_attention: ring"},
   });
@@ -113,7 +114,7 @@ TEST(GatesTest, EveryLetterMustSplit) {
       {"swapped KV heads", Code::E1402,
        [&](Recipe& r) {
          with_letter(r, "A", "attention.kv_heads", "2");
-         r.layout.context_attention = "alltoall", r.layout.context_parallel = 4;
+         r.layout.context_attention = recipe::ContextAttention::alltoall, r.layout.context_parallel = 4;
        },
        "set layout.context_parallel: 2, or layout.context_attention: ring"},
       {"history", Code::E1404,
@@ -185,12 +186,14 @@ TEST(GatesTest, StagesHaveBlocksAndSchedulesTheirChunks) {
       {"stages", Code::E1406, [](Recipe& r) { r.layout.pipeline_parallel = 9; }, "set layout.pipeline_parallel: 8"},
       {"chunks", Code::E1406,
        [](Recipe& r) {
-         r.layout.pipeline_parallel = 4, r.layout.virtual_stages = 3, r.layout.schedule = "interleaved";
+         r.layout.pipeline_parallel = 4, r.layout.virtual_stages = 3,
+         r.layout.schedule = recipe::StageSchedule::interleaved;
        },
        "set layout.pipeline_parallel: 2, or layout.virtual_stages: 2"},
       {"chunks alone", Code::E1406,
        [](Recipe& r) {
-         r.layout.pipeline_parallel = 2, r.layout.virtual_stages = 9, r.layout.schedule = "interleaved";
+         r.layout.pipeline_parallel = 2, r.layout.virtual_stages = 9,
+         r.layout.schedule = recipe::StageSchedule::interleaved;
        },
        "set layout.virtual_stages: 4"},
       {"cuts", Code::E1406, [](Recipe& r) { r.model.pattern = "AE|MR|", r.layout.pipeline_parallel = 2; },
@@ -198,27 +201,33 @@ TEST(GatesTest, StagesHaveBlocksAndSchedulesTheirChunks) {
       {"cuts and chunks", Code::E1406,
        [](Recipe& r) {
          r.model.pattern = "AEM|RAEMR|", r.layout.pipeline_parallel = 2, r.layout.virtual_stages = 2;
-         r.layout.schedule = "interleaved", r.model.depth = 9;
+         r.layout.schedule = recipe::StageSchedule::interleaved, r.model.depth = 9;
        },
        "set model.pattern: AEMRAEMR"},
       {"no pipeline", Code::E1407, [](Recipe& r) { r.layout.virtual_stages = 2; }, "set layout.virtual_stages: 1"},
       {"not interleaved", Code::E1407, [](Recipe& r) { r.layout.pipeline_parallel = 2, r.layout.virtual_stages = 2; },
        "set layout.schedule: interleaved, or layout.virtual_stages: 1"},
       {"nothing to interleave", Code::E1407,
-       [](Recipe& r) { r.layout.pipeline_parallel = 2, r.layout.schedule = "interleaved"; },
+       [](Recipe& r) { r.layout.pipeline_parallel = 2, r.layout.schedule = recipe::StageSchedule::interleaved; },
        "set layout.virtual_stages: 2, or layout.schedule: 1f1b"},
   });
 }
 
 TEST(GatesTest, KeysAgree) {
   expect_refused({
-      {"megatron", Code::E1407, [](Recipe& r) { r.layout.policy = "megatron", r.layout.zero = 3; },
+      {"megatron", Code::E1407, [](Recipe& r) { r.layout.policy = recipe::Policy::megatron, r.layout.zero = 3; },
        "set layout.zero: 1, or layout.policy: fsdp"},
       {"reshard", Code::E1407,
-       [](Recipe& r) { r.layout.zero = 3, r.layout.data_parallel = 12, r.layout.reshard_after_forward = "5"; },
+       [](Recipe& r) {
+         r.layout.zero = 3, r.layout.data_parallel = 12,
+         r.layout.reshard_after_forward = {.over = recipe::ReshardAfterForward::Over::group, .chips = 5};
+       },
        "set layout.reshard_after_forward: 4 or 6"},
       {"reshard over all", Code::E1407,
-       [](Recipe& r) { r.layout.zero = 3, r.layout.data_parallel = 2, r.layout.reshard_after_forward = "2"; },
+       [](Recipe& r) {
+         r.layout.zero = 3, r.layout.data_parallel = 2,
+         r.layout.reshard_after_forward = {.over = recipe::ReshardAfterForward::Over::group, .chips = 2};
+       },
        "set layout.reshard_after_forward: true"},
   });
 }
@@ -258,9 +267,13 @@ TEST(GatesTest, WhatIsLegalPasses) {
       [](recipe::Layout& l) { l.data_parallel = 16; },
       [](recipe::Layout& l) { l.data_parallel = 3, l.chips = 3; },  // 16 sequences are padded to 18
       [](recipe::Layout& l) { l.tensor_parallel = 8; },             // 4 KV heads and 4 groups are shared
-      [](recipe::Layout& l) { l.context_attention = "alltoall", l.context_parallel = 4; },
-      [](recipe::Layout& l) { l.pipeline_parallel = 4, l.virtual_stages = 2, l.schedule = "interleaved"; },
-      [](recipe::Layout& l) { l.zero = 2, l.reshard_after_forward = "5"; },  // says nothing below zero 3
+      [](recipe::Layout& l) { l.context_attention = recipe::ContextAttention::alltoall, l.context_parallel = 4; },
+      [](recipe::Layout& l) {
+        l.pipeline_parallel = 4, l.virtual_stages = 2, l.schedule = recipe::StageSchedule::interleaved;
+      },
+      [](recipe::Layout& l) {
+        l.zero = 2, l.reshard_after_forward = {.over = recipe::ReshardAfterForward::Over::group, .chips = 5};
+      },  // says nothing below zero 3
   };
   for (size_t i = 0; i < legal.size(); ++i) {
     Recipe recipe = testing_support::hybrid_recipe();

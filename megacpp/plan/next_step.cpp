@@ -8,7 +8,6 @@
 #include <set>
 
 #include "megacpp/plan/degrees.h"
-#include "megacpp/plan/policy.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/validate.h"
 
@@ -70,9 +69,7 @@ class Search {
 
  private:
   std::vector<Choice> ways_out(const Recipe& recipe) const {
-    Recipe resolved = recipe;
-    apply_policy(resolved.layout);
-    std::vector<Choice> choices = refusing(gates_, recipe)->ways_out(resolved);
+    std::vector<Choice> choices = refusing(gates_, recipe)->ways_out(recipe);
     for (Choice& choice : choices)
       std::erase_if(choice, [this](const Changes& changes) {
         return adjustable_ == Adjustable::layout && !std::all_of(changes.begin(), changes.end(), is_of_layout);
@@ -199,10 +196,8 @@ std::vector<Choice> near(std::string_view key, int64_t wish, int64_t highest,
 }
 
 const Gate* refusing(std::span<const Gate> gates, const Recipe& recipe) {
-  Recipe resolved = recipe;
-  apply_policy(resolved.layout);
   const auto at = std::find_if(gates.begin(), gates.end(),
-                               [&resolved](const Gate& gate) { return gate.refuses(resolved).has_value(); });
+                               [&recipe](const Gate& gate) { return gate.refuses(recipe).has_value(); });
   return at == gates.end() ? nullptr : &*at;
 }
 

@@ -37,7 +37,6 @@ using Refusal = std::optional<base::Problem>;
 
 struct Gate {
   base::Code code;
-  /// The recipe's policy has been applied.
   Refusal (*refuses)(const recipe::Recipe& recipe);
   /// Of a recipe that it refuses. They meet this gate's demand, not yet that of others.
   std::vector<Choice> (*ways_out)(const recipe::Recipe& recipe);

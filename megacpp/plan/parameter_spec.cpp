@@ -71,13 +71,13 @@ std::string split_text(const Plan& plan, const Parameter& parameter) {
 
 /// Whether micro-steps leave every chip the sum of its own part: of all the optimizer will see.
 bool scatters_gradients(const Plan& plan) {
-  return plan.layout.zero >= 2 || (plan.layout.zero == 1 && !plan.gradients_wait);
+  return plan.layout.zero() >= 2 || (plan.layout.zero() == 1 && !plan.gradients_wait);
 }
 
 /// What ZeRO splits of a parameter; empty: nothing.
 std::string_view split_parts(const Plan& plan, const Parameter& parameter) {
   constexpr std::string_view kWhat[] = {"", "optimizer", "gradient and optimizer", "weight, gradient and optimizer"};
-  const int64_t zero = plan.layout.zero;
+  const int64_t zero = plan.layout.zero();
   if (parameter.frozen) return zero >= 3 ? "weight" : "";
   return kWhat[zero == 1 && scatters_gradients(plan) ? 2 : zero];
 }
@@ -85,7 +85,7 @@ std::string_view split_parts(const Plan& plan, const Parameter& parameter) {
 std::string zero_text(const Plan& plan, const Parameter& parameter) {
   const Axes& axes = copies_of(plan, parameter);
   const ir::Mesh& mesh = plan.parallel.mesh;
-  const int64_t zero = plan.layout.zero;
+  const int64_t zero = plan.layout.zero();
   if (axes.empty()) return "";
   const std::string_view parts = split_parts(plan, parameter);
   if (parts.empty()) return "";
@@ -125,7 +125,7 @@ ParameterSpec spec_of(const Plan& plan, const Parameter& parameter) {
       spread_alike(plan.parallel.sharding(parameter.dims, parameter.letter), split_text(plan, parameter));
   const Axes& copies = copies_of(plan, parameter);
   const Sharding split = split_copies(plan, parameter, spec.computed, kept_first(copies, plan.kept));
-  if (plan.layout.zero >= 3 && (parameter.trainable || parameter.frozen)) {
+  if (plan.layout.zero() >= 3 && (parameter.trainable || parameter.frozen)) {
     spec.stored = split;
     spec.kept = split_copies(plan, parameter, spec.computed, common(copies, plan.kept));
   }
@@ -134,7 +134,7 @@ ParameterSpec spec_of(const Plan& plan, const Parameter& parameter) {
     check_spec(plan, parameter, spec);
     return spec;
   }
-  if (plan.layout.zero >= 1) spec.optimizer = split;
+  if (plan.layout.zero() >= 1) spec.optimizer = split;
   if (scatters_gradients(plan)) spec.gradient = split;
   if (plan.gradients_wait) spec.gradient.unreduced = copies;
   spec.why += zero_text(plan, parameter);

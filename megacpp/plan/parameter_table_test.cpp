@@ -130,7 +130,8 @@ TEST(ParameterTableTest, FrozenWeightsHaveNoGradientAndNoStateAndAreSplitByZero3
                                   : "whole on every chip; frozen; weight split over data (zero 3)");
     }
   }
-  const Plan kept = plan_in({.data_parallel = 4, .zero = 3, .reshard_after_forward = "false"});
+  const Plan kept = plan_in(
+      {.data_parallel = 4, .zero = 3, .reshard_after_forward = {.over = recipe::ReshardAfterForward::Over::none}});
   EXPECT_EQ(state_bytes(kept, frozen).kept, elements * 4);
 }
 
@@ -147,10 +148,13 @@ TEST(ParameterTableTest, ZeroSplitsStateStepByStep) {
     EXPECT_EQ(bytes.optimizer, elements * 8 / (zero >= 1 ? 4 : 1)) << zero;
     EXPECT_EQ(bytes.kept, 0) << zero;
   }
-  const Plan whole = plan_in({.data_parallel = 4, .zero = 3, .reshard_after_forward = "false"});
+  const Plan whole = plan_in(
+      {.data_parallel = 4, .zero = 3, .reshard_after_forward = {.over = recipe::ReshardAfterForward::Over::none}});
   EXPECT_EQ(state_bytes(whole, kParameters).kept, elements * 4);
-  const Plan staged =
-      plan_in({.data_parallel = 4, .pipeline_parallel = 2, .zero = 3, .reshard_after_forward = "false"});
+  const Plan staged = plan_in({.data_parallel = 4,
+                               .pipeline_parallel = 2,
+                               .zero = 3,
+                               .reshard_after_forward = {.over = recipe::ReshardAfterForward::Over::none}});
   EXPECT_EQ(state_bytes(staged, kParameters).kept, elements * 4);
 }
 

@@ -5,10 +5,11 @@
 #include <optional>
 
 #include "megacpp/base/error.h"
-#include "megacpp/base/suggest.h"
 
 namespace megacpp::plan {
 namespace {
+
+using recipe::StageSchedule;
 
 size_t index_of(int64_t i) { return static_cast<size_t>(i); }
 
@@ -92,37 +93,29 @@ std::vector<Step> interleaved(const PipelineShape& shape, int64_t stage) {
   return steps;
 }
 
-struct Builder {
-  std::string name;
-  std::vector<Step> (*steps)(const PipelineShape& shape, int64_t stage);
-  bool has_chunks = false;
-};
-
-const std::vector<Builder>& builders() {
-  static const std::vector<Builder> all = {{"gpipe", gpipe},
-                                           {"1f1b", one_forward_one_backward},
-                                           {"interleaved", interleaved, true},
-                                           {"zero_bubble", zero_bubble}};
-  return all;
+std::vector<Step> steps_of_stage(StageSchedule kind, const PipelineShape& shape, int64_t stage) {
+  switch (kind) {
+    case StageSchedule::gpipe:
+      return gpipe(shape, stage);
+    case StageSchedule::one_f_one_b:
+      return one_forward_one_backward(shape, stage);
+    case StageSchedule::interleaved:
+      return interleaved(shape, stage);
+    case StageSchedule::zero_bubble:
+      return zero_bubble(shape, stage);
+  }
+  return {};
 }
 
-const Builder& builder_of(std::string_view name) {
-  for (const Builder& builder : builders())
-    if (builder.name == name) return builder;
-  base::raise(base::Code::E1003, {.where = "pipeline schedule",
-                                  .got = std::string(name),
-                                  .wanted = "gpipe, 1f1b, interleaved or zero_bubble",
-                                  .next = base::did_you_mean(name, schedule_names(), "1f1b is the usual choice")});
-}
-
-void require_shape(const Builder& builder, const PipelineShape& shape) {
+void require_shape(StageSchedule kind, const PipelineShape& shape) {
+  const std::string name(base::text_of(kind));
   MEGACPP_REQUIRE(shape.stages >= 1 && shape.micros >= 1 && shape.chunks >= 1, E1003,
-                  {.where = "pipeline schedule " + builder.name,
+                  {.where = "pipeline schedule " + name,
                    .got = std::to_string(shape.stages) + " stages, " + std::to_string(shape.micros) +
                           " micro-batches, " + std::to_string(shape.chunks) + " chunks",
                    .wanted = "at least 1 of each"});
-  MEGACPP_REQUIRE(shape.chunks == 1 || builder.has_chunks, E1003,
-                  {.where = "pipeline schedule " + builder.name,
+  MEGACPP_REQUIRE(shape.chunks == 1 || kind == StageSchedule::interleaved, E1003,
+                  {.where = "pipeline schedule " + name,
                    .got = std::to_string(shape.chunks) + " chunks per stage",
                    .wanted = "1",
                    .next = "use the interleaved schedule, or one chunk"});
@@ -306,20 +299,10 @@ double StepCosts::of(StepKind kind) const {
   return 0;
 }
 
-const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const Builder& builder : builders()) all.push_back(builder.name);
-    return all;
-  }();
-  return names;
-}
-
-PipelineSchedule build_schedule(std::string_view name, const PipelineShape& shape) {
-  const Builder& builder = builder_of(name);
-  require_shape(builder, shape);
-  PipelineSchedule schedule{.name = builder.name, .shape = shape, .steps = {}};
-  for (int64_t stage = 0; stage < shape.stages; ++stage) schedule.steps.push_back(builder.steps(shape, stage));
+PipelineSchedule build_schedule(StageSchedule kind, const PipelineShape& shape) {
+  require_shape(kind, shape);
+  PipelineSchedule schedule{.kind = kind, .shape = shape, .steps = {}};
+  for (int64_t stage = 0; stage < shape.stages; ++stage) schedule.steps.push_back(steps_of_stage(kind, shape, stage));
   return schedule;
 }
 

@@ -7,10 +7,10 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "megacpp/base/decision.h"
+#include "megacpp/recipe/modes.h"
 
 namespace megacpp::plan {
 
@@ -32,17 +32,13 @@ struct PipelineShape {
 };
 
 struct PipelineSchedule {
-  std::string name;
+  recipe::StageSchedule kind = recipe::StageSchedule::one_f_one_b;
   PipelineShape shape;
   std::vector<std::vector<Step>> steps;  // [stage], in order
 };
 
-/// gpipe: all forward, then all backward. 1f1b: forward and backward alternate as soon as they can. interleaved: 1f1b
-/// with several chunks per chip. zero_bubble: 1f1b with the backward pass in two parts (ZB-H1).
-const std::vector<std::string>& schedule_names();
-
-/// E1003 for an unknown name, a size below 1, or chunks > 1 where the schedule is not interleaved.
-PipelineSchedule build_schedule(std::string_view name, const PipelineShape& shape);
+/// E1003 for a size below 1, or chunks > 1 where the schedule is not interleaved.
+PipelineSchedule build_schedule(recipe::StageSchedule kind, const PipelineShape& shape);
 
 /// One line per stage: "F0.0 F0.1 B0.0 ...", chunk.micro, with F, B, I (backward_input), W (backward_weight).
 std::string to_text(const PipelineSchedule& schedule);

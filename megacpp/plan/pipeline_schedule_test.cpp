@@ -11,10 +11,11 @@
 namespace megacpp::plan {
 namespace {
 
+using recipe::StageSchedule;
 using testing_support::problem_of;
 
-double bubble(std::string_view name, const PipelineShape& shape, const StepCosts& costs = {}) {
-  const Simulation simulation = simulate(build_schedule(name, shape), costs);
+double bubble(StageSchedule kind, const PipelineShape& shape, const StepCosts& costs = {}) {
+  const Simulation simulation = simulate(build_schedule(kind, shape), costs);
   EXPECT_TRUE(simulation.legal) << simulation.legal.reason();
   return simulation.bubble.empty() ? 1.0 : simulation.bubble[0];
 }
@@ -29,30 +30,30 @@ std::vector<PipelineShape> many_shapes(bool with_chunks) {
 }
 
 std::string name_of(const PipelineSchedule& schedule) {
-  return schedule.name + " " + std::to_string(schedule.shape.stages) + " stages " +
+  return std::string(base::text_of(schedule.kind)) + " " + std::to_string(schedule.shape.stages) + " stages " +
          std::to_string(schedule.shape.micros) + " micros " + std::to_string(schedule.shape.chunks) + " chunks";
 }
 
 std::vector<PipelineSchedule> many_schedules() {
   std::vector<PipelineSchedule> schedules;
-  for (const std::string& name : schedule_names())
-    for (const PipelineShape& shape : many_shapes(name == "interleaved"))
-      schedules.push_back(build_schedule(name, shape));
+  for (const auto& [kind, name, doc] : words_of(StageSchedule{}))
+    for (const PipelineShape& shape : many_shapes(kind == StageSchedule::interleaved))
+      schedules.push_back(build_schedule(kind, shape));
   return schedules;
 }
 
 TEST(PipelineScheduleTest, TextbookOrders) {
-  EXPECT_EQ(to_text(build_schedule("gpipe", {.stages = 2, .micros = 3})),
+  EXPECT_EQ(to_text(build_schedule(StageSchedule::gpipe, {.stages = 2, .micros = 3})),
             "F0.0 F0.1 F0.2 B0.0 B0.1 B0.2\n"
             "F0.0 F0.1 F0.2 B0.0 B0.1 B0.2\n");
-  EXPECT_EQ(to_text(build_schedule("1f1b", {.stages = 3, .micros = 4})),
+  EXPECT_EQ(to_text(build_schedule(StageSchedule::one_f_one_b, {.stages = 3, .micros = 4})),
             "F0.0 F0.1 F0.2 B0.0 F0.3 B0.1 B0.2 B0.3\n"
             "F0.0 F0.1 B0.0 F0.2 B0.1 F0.3 B0.2 B0.3\n"
             "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 F0.3 B0.3\n");
-  EXPECT_EQ(to_text(build_schedule("zero_bubble", {.stages = 2, .micros = 3})),
+  EXPECT_EQ(to_text(build_schedule(StageSchedule::zero_bubble, {.stages = 2, .micros = 3})),
             "F0.0 F0.1 I0.0 W0.0 F0.2 I0.1 W0.1 I0.2 W0.2\n"
             "F0.0 I0.0 F0.1 I0.1 W0.0 F0.2 I0.2 W0.1 W0.2\n");
-  EXPECT_EQ(to_text(build_schedule("interleaved", {.stages = 2, .micros = 4, .chunks = 2})),
+  EXPECT_EQ(to_text(build_schedule(StageSchedule::interleaved, {.stages = 2, .micros = 4, .chunks = 2})),
             "F0.0 F0.1 F1.0 F1.1 F0.2 B1.0 F0.3 B1.1 F1.2 B0.0 F1.3 B0.1 B1.2 B1.3 B0.2 B0.3\n"
             "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3\n");
 }
@@ -70,8 +71,8 @@ TEST(PipelineScheduleTest, BubblesAreThoseOfTheTextbooks) {
   for (const PipelineShape& shape : many_shapes(false)) {
     const double stages = static_cast<double>(shape.stages), micros = static_cast<double>(shape.micros);
     const double wanted = (stages - 1) / (micros + stages - 1);
-    EXPECT_NEAR(bubble("gpipe", shape), wanted, 1e-12);
-    EXPECT_NEAR(bubble("1f1b", shape), wanted, 1e-12);
+    EXPECT_NEAR(bubble(StageSchedule::gpipe, shape), wanted, 1e-12);
+    EXPECT_NEAR(bubble(StageSchedule::one_f_one_b, shape), wanted, 1e-12);
   }
 }
 
@@ -81,7 +82,7 @@ TEST(PipelineScheduleTest, ChunksDivideTheBubble) {
     for (const int64_t groups : {1, 2, 4})
       for (const int64_t chunks : {1, 2, 3, 5}) {
         const double idle = static_cast<double>(stages - 1);
-        EXPECT_NEAR(bubble("interleaved", {stages, stages * groups, chunks}),
+        EXPECT_NEAR(bubble(StageSchedule::interleaved, {stages, stages * groups, chunks}),
                     idle / (static_cast<double>(chunks * stages * groups) + idle), 1e-12);
       }
 }
@@ -91,28 +92,29 @@ TEST(PipelineScheduleTest, RaggedGroupsAreNoSlowerThanFullOnes) {
   for (const PipelineShape& shape : many_shapes(true)) {
     PipelineShape full = shape;
     full.micros = (shape.micros + shape.stages - 1) / shape.stages * shape.stages;
-    EXPECT_LE(simulate(build_schedule("interleaved", shape)).makespan,
-              simulate(build_schedule("interleaved", full)).makespan);
+    EXPECT_LE(simulate(build_schedule(StageSchedule::interleaved, shape)).makespan,
+              simulate(build_schedule(StageSchedule::interleaved, full)).makespan);
   }
 }
 
 TEST(PipelineScheduleTest, ZeroBubbleIdlesAThirdOf1F1B) {
   for (const int64_t stages : {2, 3, 4, 8})
     for (const int64_t micros : {stages, 2 * stages, 2 * stages + 3}) {
-      const Simulation split = simulate(build_schedule("zero_bubble", {stages, micros}), {1, 2, 1, 1});
+      const Simulation split = simulate(build_schedule(StageSchedule::zero_bubble, {stages, micros}), {1, 2, 1, 1});
       ASSERT_TRUE(split.legal) << split.legal.reason();
       EXPECT_NEAR(split.makespan, static_cast<double>(3 * micros + stages - 1), 1e-12) << stages << " " << micros;
     }
   for (const PipelineShape& shape : many_shapes(false))
     if (shape.stages > 1) {
-      EXPECT_LT(bubble("zero_bubble", shape), bubble("1f1b", shape));
+      EXPECT_LT(bubble(StageSchedule::zero_bubble, shape), bubble(StageSchedule::one_f_one_b, shape));
     }
 }
 
 TEST(PipelineScheduleTest, InFlightIsWhatEachScheduleIsKnownFor) {
   for (const PipelineShape& shape : many_shapes(false)) {
-    const Simulation gpipe = simulate(build_schedule("gpipe", shape)), one = simulate(build_schedule("1f1b", shape)),
-                     zero = simulate(build_schedule("zero_bubble", shape));
+    const Simulation gpipe = simulate(build_schedule(StageSchedule::gpipe, shape)),
+                     one = simulate(build_schedule(StageSchedule::one_f_one_b, shape)),
+                     zero = simulate(build_schedule(StageSchedule::zero_bubble, shape));
     for (int64_t stage = 0; stage < shape.stages; ++stage) {
       const size_t s = static_cast<size_t>(stage);
       EXPECT_EQ(gpipe.in_flight[s][0], shape.micros);
@@ -147,7 +149,7 @@ TEST(PipelineScheduleTest, MicroBatchesInFlightNeverShareASlot) {
 
 TEST(PipelineScheduleTest, FlawedSchedulesAreRefusedWithTheStepAtFault) {
   const auto reason_after = [](const auto& spoil) {
-    PipelineSchedule schedule = build_schedule("1f1b", {.stages = 2, .micros = 3});
+    PipelineSchedule schedule = build_schedule(StageSchedule::one_f_one_b, {.stages = 2, .micros = 3});
     spoil(schedule.steps);
     const Simulation simulation = simulate(schedule);
     EXPECT_FALSE(simulation.legal);
@@ -176,11 +178,11 @@ TEST(PipelineScheduleTest, FlawedSchedulesAreRefusedWithTheStepAtFault) {
 
 TEST(PipelineScheduleTest, ImpossibleShapesAreUserErrors) {
   using base::Code;
-  EXPECT_EQ(problem_of(Code::E1003, [] { build_schedule("1f1b1", {.stages = 2, .micros = 2}); }).next,
-            "did you mean '1f1b'?");
-  EXPECT_EQ(problem_of(Code::E1003, [] { build_schedule("gpipe", {.stages = 2, .micros = 0}); }).wanted,
+  EXPECT_EQ(problem_of(Code::E1003, [] { build_schedule(StageSchedule::gpipe, {.stages = 2, .micros = 0}); }).wanted,
             "at least 1 of each");
-  EXPECT_EQ(problem_of(Code::E1003, [] { build_schedule("1f1b", {.stages = 2, .micros = 2, .chunks = 2}); }).got,
+  EXPECT_EQ(problem_of(Code::E1003,
+                       [] { build_schedule(StageSchedule::one_f_one_b, {.stages = 2, .micros = 2, .chunks = 2}); })
+                .got,
             "2 chunks per stage");
 }
 

@@ -13,6 +13,7 @@
 #include "megacpp/ir/mesh.h"
 #include "megacpp/optim/optimizer_def.h"
 #include "megacpp/plan/policy.h"
+#include "megacpp/plan/resolved_layout.h"
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::plan {
@@ -20,7 +21,7 @@ namespace megacpp::plan {
 /// Mesh axes are, in this order and only where a degree is above 1: stage, data, expert, context, model. `data` and
 /// `model` stand as several axes (model.0, model.1, ..) where tensors must split them in steps.
 struct Plan {
-  recipe::Layout layout = {};  // resolved: no value left that stands for "decide for me"
+  ResolvedLayout layout = {};
   blocks::Parallel parallel = {};
   int64_t chips = 1;
   int64_t stages = 1;

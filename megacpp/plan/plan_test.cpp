@@ -176,7 +176,8 @@ w_up 8x64x96 computed -,-,-; gradient -,-,- ~ context; optimizer context,-,-
 }
 
 TEST(PlanTest, AllToAllAttentionSplitsHeadsOverContext) {
-  const Plan plan = plan_of({.context_parallel = 2, .tensor_parallel = 2, .context_attention = "alltoall"});
+  const Plan plan =
+      plan_of({.context_parallel = 2, .tensor_parallel = 2, .context_attention = recipe::ContextAttention::alltoall});
   EXPECT_FALSE(plan.parallel.ring_attention);
   EXPECT_FALSE(plan.parallel.balanced_order);
   const ir::Mesh& mesh = plan.parallel.mesh;
@@ -185,7 +186,7 @@ TEST(PlanTest, AllToAllAttentionSplitsHeadsOverContext) {
 }
 
 TEST(PlanTest, ExpertsShareTheBatchOutsideTheirBlocks) {
-  const Plan plan = plan_of({.data_parallel = 2, .expert_parallel = 4, .dispatcher = "allgather"});
+  const Plan plan = plan_of({.data_parallel = 2, .expert_parallel = 4, .dispatcher = recipe::Dispatcher::allgather});
   EXPECT_EQ(plan_text(plan), R"(mesh: data=2, expert=4
 batch: data+expert
 batch beside experts: data
@@ -283,7 +284,9 @@ small 3 computed -; gradient - ~ data; optimizer data
 }
 
 TEST(PlanTest, WeightsAreKeptBetweenForwardAndBackwardAsAsked) {
-  const auto spec = [](const char* reshard) {
+  const auto spec = [](const char* text) {
+    recipe::ReshardAfterForward reshard;
+    EXPECT_TRUE(read_text(text, reshard)) << text;
     const Plan plan = plan_of({.data_parallel = 8, .zero = 3, .reshard_after_forward = reshard});
     return to_string(spec_of(plan, kWq).kept, plan.parallel.mesh) + " | " + spec_of(plan, kWq).why;
   };
@@ -294,7 +297,9 @@ TEST(PlanTest, WeightsAreKeptBetweenForwardAndBackwardAsAsked) {
   EXPECT_EQ(spec("4"),
             "data.1,- | whole on every chip; weight, gradient and optimizer split over data.0+data.1 (zero 3), over "
             "data.1 from forward to backward");
-  const Plan plan = plan_of({.data_parallel = 8, .zero = 3, .reshard_after_forward = "4"});
+  const Plan plan = plan_of({.data_parallel = 8,
+                             .zero = 3,
+                             .reshard_after_forward = {.over = recipe::ReshardAfterForward::Over::group, .chips = 4}});
   EXPECT_EQ(to_string(plan.parallel.mesh), "data.0=2, data.1=4");
   EXPECT_EQ(to_string(spec_of(plan, kWq).stored, plan.parallel.mesh), "data.1+data.0,-") << "a gather over data.0 away";
 }
@@ -311,27 +316,30 @@ TEST(PlanTest, OnlyAPipelineIsCutWhereThePatternSays) {
 
 TEST(PlanTest, TheResolvedLayoutMakesTheSamePlan) {
   Recipe recipe = testing_support::hybrid_recipe();
-  recipe.layout = {.policy = "fsdp", .data_parallel = 8, .context_parallel = 2, .reshard_after_forward = "2"};
+  recipe.layout = {.policy = recipe::Policy::fsdp,
+                   .data_parallel = 8,
+                   .context_parallel = 2,
+                   .reshard_after_forward = {.over = recipe::ReshardAfterForward::Over::group, .chips = 2}};
   const Plan plan = make_plan(recipe);
-  EXPECT_EQ(plan.layout.chips, 16);
-  EXPECT_EQ(plan.layout.zero, 3);
-  EXPECT_EQ(plan.layout.expert_tensor_parallel, 1);
-  EXPECT_EQ(plan.layout.bucket_bytes, 160'000'000);
-  EXPECT_FALSE(plan.layout.sequence_parallel);
+  EXPECT_EQ(plan.layout->chips, 16);
+  EXPECT_EQ(plan.layout.zero(), 3);
+  EXPECT_EQ(plan.layout->expert_tensor_parallel, 1);
+  EXPECT_EQ(plan.layout->bucket_bytes, 160'000'000);
+  EXPECT_FALSE(plan.layout->sequence_parallel);
   EXPECT_EQ(plan.gathers, GatherUnit::block);
-  recipe.layout = plan.layout;
+  recipe.layout = plan.layout.keys();
   const Plan again = make_plan(recipe);
-  EXPECT_EQ(again.layout, plan.layout);
+  EXPECT_EQ(again.layout.keys(), plan.layout.keys());
   EXPECT_EQ(plan_text(again), plan_text(plan));
   recipe.layout = {.tensor_parallel = 2};
   recipe.model.config<blocks::FeedForward>().experts = 0;
-  recipe.layout = make_plan(recipe).layout;
+  recipe.layout = make_plan(recipe).layout.keys();
   EXPECT_NO_THROW(make_plan(recipe)) << "nothing of experts is filled in where there are none";
 }
 
 TEST(PlanTest, BucketsGrowWithTheChipsThatShareThem) {
   const Plan plan = plan_of({.data_parallel = 48}, [](Recipe& r) { r.train.batch = 48; });
-  EXPECT_EQ(plan.layout.bucket_bytes, 4 * 48'000'000);
+  EXPECT_EQ(plan.layout->bucket_bytes, 4 * 48'000'000);
 }
 
 }  // namespace

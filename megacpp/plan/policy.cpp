@@ -3,11 +3,16 @@
 
 namespace megacpp::plan {
 
-GatherUnit apply_policy(recipe::Layout& layout) {
-  const bool is_fsdp = layout.policy == "fsdp";
-  if (layout.zero == recipe::Layout::kPolicyDecides) layout.zero = is_fsdp ? 3 : 1;
-  if (is_fsdp) return GatherUnit::block;
-  return layout.policy == "megatron" ? GatherUnit::bucket : GatherUnit::parameter;
+using recipe::Policy;
+
+GatherUnit gather_unit(Policy policy) {
+  if (policy == Policy::fsdp) return GatherUnit::block;
+  return policy == Policy::megatron ? GatherUnit::bucket : GatherUnit::parameter;
+}
+
+int64_t zero_level(const recipe::Layout& layout) {
+  if (!layout.zero.is_open()) return layout.zero.given;
+  return layout.policy == Policy::fsdp ? 3 : 1;
 }
 
 }  // namespace megacpp::plan

@@ -15,10 +15,12 @@ enum class GatherUnit : uint8_t {
   bucket,     // never inside the model: only updated weights, by bucket
 };
 
-/// Fills in what `layout` leaves to its policy (zero) and says how weights are gathered.
-///   spmd      keys as given, zero 1 unless given
-///   fsdp      zero 3 unless given, one gather per block
-///   megatron  zero 1 unless given: a distributed optimizer over buckets; weights stay whole in the model
-GatherUnit apply_policy(recipe::Layout& layout);
+/// spmd      keys as given
+/// fsdp      one gather per block
+/// megatron  a distributed optimizer over buckets; weights stay whole in the model
+GatherUnit gather_unit(recipe::Policy policy);
+
+/// 0 to 3: as the layout gives it, or as its policy has it: 3 with fsdp, otherwise 1.
+int64_t zero_level(const recipe::Layout& layout);
 
 }  // namespace megacpp::plan

@@ -7,23 +7,21 @@ namespace megacpp::plan {
 namespace {
 
 struct Case {
-  const char* policy;
+  recipe::Policy policy;
   int64_t zero;
   int64_t resolved;
   GatherUnit gathers;
 };
 
 TEST(PolicyTest, APolicyDecidesZeroUnlessGivenAndHowWeightsAreGathered) {
-  const Case cases[] = {{"spmd", -1, 1, GatherUnit::parameter},  {"spmd", 3, 3, GatherUnit::parameter},
-                        {"fsdp", -1, 3, GatherUnit::block},      {"fsdp", 2, 2, GatherUnit::block},
-                        {"megatron", -1, 1, GatherUnit::bucket}, {"megatron", 0, 0, GatherUnit::bucket}};
+  const Case cases[] = {
+      {recipe::Policy::spmd, -1, 1, GatherUnit::parameter},  {recipe::Policy::spmd, 3, 3, GatherUnit::parameter},
+      {recipe::Policy::fsdp, -1, 3, GatherUnit::block},      {recipe::Policy::fsdp, 2, 2, GatherUnit::block},
+      {recipe::Policy::megatron, -1, 1, GatherUnit::bucket}, {recipe::Policy::megatron, 0, 0, GatherUnit::bucket}};
   for (const Case& each : cases) {
-    recipe::Layout layout{.policy = each.policy, .zero = each.zero};
-    EXPECT_EQ(apply_policy(layout), each.gathers) << each.policy;
-    EXPECT_EQ(layout.zero, each.resolved) << each.policy;
-    recipe::Layout again = layout;
-    apply_policy(again);
-    EXPECT_EQ(again, layout) << "a resolved layout stays as it is";
+    const recipe::Layout layout{.policy = each.policy, .zero = each.zero};
+    EXPECT_EQ(gather_unit(each.policy), each.gathers) << base::text_of(each.policy);
+    EXPECT_EQ(zero_level(layout), each.resolved) << base::text_of(each.policy);
   }
 }
 

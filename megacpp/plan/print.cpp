@@ -24,8 +24,8 @@ std::string axes_text(const Plan& plan) {
 }
 
 std::string layout_line(const Plan& plan) {
-  const recipe::Layout& layout = plan.layout;
-  std::string text = "policy " + layout.policy;
+  const recipe::Layout& layout = plan.layout.keys();
+  std::string text = "policy " + std::string(base::text_of(layout.policy));
   const auto add = [&text](const char* name, int64_t degree, const char* more = "") {
     if (degree > 1) text += fmt::format(", {} {}{}", name, degree, more);
   };
@@ -34,7 +34,7 @@ std::string layout_line(const Plan& plan) {
   add("context", layout.context_parallel);
   add("tensor", layout.tensor_parallel, layout.sequence_parallel ? " with sequence" : "");
   add("pipeline", layout.pipeline_parallel);
-  return text + fmt::format(", zero {}", layout.zero);
+  return text + fmt::format(", zero {}", plan.layout.zero());
 }
 
 }  // namespace megacpp::plan

@@ -54,7 +54,7 @@ GradientPath gradient_path(const Plan& plan, const blocks::Parameter& parameter,
   if (spec.gradient.splits(axis)) return spec.optimizer.splits(axis) ? GradientPath::scattered : GradientPath::none;
   // Copies that see different tokens must have said where their sums meet: below zero 1 in every micro-step, unless
   // they wait.
-  const bool is_summed = plan.layout.zero == 0 && !plan.gradients_wait;
+  const bool is_summed = plan.layout.zero() == 0 && !plan.gradients_wait;
   return ir::contains(copies, axis) && !is_summed ? GradientPath::none : GradientPath::whole;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "megacpp/base/error.h"
+#include "megacpp/plan/policy.h"
 #include "megacpp/plan/tensor_split.h"
 #include "megacpp/recipe/block_types.h"
 
@@ -97,12 +98,15 @@ void spread_experts(blocks::Parallel& parallel, const NamedAxes& named, const re
 }  // namespace
 
 int64_t kept_group(const recipe::Layout& layout) {
-  const std::string& text = layout.reshard_after_forward;
-  return layout.zero < 3 || text == "true" || text == "false" ? 1 : std::stoll(text);
+  const recipe::ReshardAfterForward& reshard = layout.reshard_after_forward;
+  const bool counts = zero_level(layout) >= 3 && reshard.over == recipe::ReshardAfterForward::Over::group;
+  return counts ? reshard.chips : 1;
 }
 
 bool is_balanced(const recipe::Model& model, const recipe::Layout& layout) {
-  if (!layout.load_balance || layout.context_parallel == 1 || layout.context_attention != "ring") return false;
+  if (!layout.load_balance || layout.context_parallel == 1 ||
+      layout.context_attention != recipe::ContextAttention::ring)
+    return false;
   return std::ranges::any_of(recipe::block_types(model),
                              [](const recipe::BlockType& type) { return type.traits().ring_elements > 0; });
 }
@@ -122,7 +126,8 @@ const std::map<std::string, std::string>& degree_keys() {
   return keys;
 }
 
-blocks::Parallel spread(const recipe::Model& model, const recipe::Layout& layout) {
+blocks::Parallel spread(const recipe::Model& model, const ResolvedLayout& resolved) {
+  const recipe::Layout& layout = resolved.keys();
   const int64_t kept = kept_group(layout);
   Degrees degrees;
   NamedAxes named;
@@ -135,8 +140,8 @@ blocks::Parallel spread(const recipe::Model& model, const recipe::Layout& layout
   blocks::Parallel parallel;
   parallel.mesh = degrees.mesh();
   parallel.balanced_order = is_balanced(model, layout);
-  parallel.ring_attention = layout.context_attention == "ring";
-  parallel.gathers_tokens = layout.dispatcher == "allgather";
+  parallel.ring_attention = layout.context_attention == recipe::ContextAttention::ring;
+  parallel.gathers_tokens = layout.dispatcher == recipe::Dispatcher::allgather;
   parallel.sequence_chunks = layout.context_parallel * (parallel.balanced_order ? 2 : 1);
   parallel.token_chunks = parallel.sequence_chunks * token_parts(model, layout);
   parallel.axes[Dim::batch] = concatenated(named.data, named.expert);

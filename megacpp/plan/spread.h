@@ -6,6 +6,7 @@
 #include <string>
 
 #include "megacpp/blocks/parallel.h"
+#include "megacpp/plan/resolved_layout.h"
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::plan {
@@ -24,7 +25,7 @@ int64_t token_parts(const recipe::Model& model, const recipe::Layout& layout);
 /// The recipe key behind each axis of a mesh, steps left out: "model" -> "layout.tensor_parallel".
 const std::map<std::string, std::string>& degree_keys();
 
-/// The policy has been applied and the gates have passed.
-blocks::Parallel spread(const recipe::Model& model, const recipe::Layout& layout);
+/// The gates have passed.
+blocks::Parallel spread(const recipe::Model& model, const ResolvedLayout& resolved);
 
 }  // namespace megacpp::plan

@@ -22,8 +22,8 @@ constexpr const char* kSchedule = "layout.schedule";
 // ---- Chunks and schedules ----
 
 std::string chunks_text(const Layout& l) {
-  return fmt::format("virtual_stages {}, schedule {}, pipeline_parallel {}", l.virtual_stages, l.schedule,
-                     l.pipeline_parallel);
+  return fmt::format("virtual_stages {}, schedule {}, pipeline_parallel {}", l.virtual_stages,
+                     base::text_of(l.schedule), l.pipeline_parallel);
 }
 
 Refusal chunks_without_pipeline(const Recipe& recipe) {
@@ -36,7 +36,7 @@ std::vector<Choice> one_chunk(const Recipe&) { return {to_value(kChunks, 1)}; }
 
 Refusal chunks_not_interleaved(const Recipe& recipe) {
   const Layout& l = recipe.layout;
-  if (l.schedule == "interleaved" || l.virtual_stages == 1) return {};
+  if (l.schedule == recipe::StageSchedule::interleaved || l.virtual_stages == 1) return {};
   return Problem{.where = kChunks, .got = chunks_text(l), .wanted = "1, or the interleaved schedule"};
 }
 
@@ -46,7 +46,7 @@ std::vector<Choice> interleave_or_one_chunk(const Recipe&) {
 
 Refusal nothing_to_interleave(const Recipe& recipe) {
   const Layout& l = recipe.layout;
-  if (l.schedule != "interleaved" || l.pipeline_parallel == 1 || l.virtual_stages > 1) return {};
+  if (l.schedule != recipe::StageSchedule::interleaved || l.pipeline_parallel == 1 || l.virtual_stages > 1) return {};
   return Problem{.where = kSchedule, .got = chunks_text(l), .wanted = "at least 2 chunks per stage to interleave"};
 }
 

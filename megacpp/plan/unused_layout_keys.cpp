@@ -19,7 +19,7 @@ bool is_one_chip(const Recipe& recipe) { return product_of_degrees(recipe.layout
 bool has_no_tensor(const Recipe& recipe) { return recipe.layout.tensor_parallel == 1; }
 bool has_no_experts_apart(const Recipe& recipe) { return recipe.layout.expert_parallel == 1; }
 bool has_no_context(const Recipe& recipe) { return recipe.layout.context_parallel == 1; }
-bool has_no_ring(const Recipe& recipe) { return recipe.layout.context_attention != "ring"; }
+bool has_no_ring(const Recipe& recipe) { return recipe.layout.context_attention != recipe::ContextAttention::ring; }
 bool has_no_ring_blocks(const Recipe& recipe) {
   return std::ranges::none_of(recipe::block_types(recipe.model),
                               [](const recipe::BlockType& type) { return type.traits().ring_elements > 0; });
@@ -31,11 +31,7 @@ bool keeps_activations_on_devices(const Recipe& recipe) { return !recipe.layout.
 // Chips of tensor_parallel hold the same norms, whose gradients zero 2 and 3 reduce in every micro-step.
 bool has_one_copy(const Recipe& recipe) { return product_of_degrees(recipe.layout) == recipe.layout.pipeline_parallel; }
 
-bool keeps_weights_whole(const Recipe& recipe) {
-  recipe::Layout layout = recipe.layout;
-  apply_policy(layout);
-  return layout.zero < 3;
-}
+bool keeps_weights_whole(const Recipe& recipe) { return zero_level(recipe.layout) < 3; }
 
 }  // namespace
 

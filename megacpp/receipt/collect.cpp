@@ -44,7 +44,7 @@ std::vector<std::string> flags_of(const launch::Launch& launch) {
   const runtime::Backend& backend = backend_of(launch);
   std::vector<std::string> flags;
   if (!backend.settings_json) return flags;
-  const base::Json settings = backend.settings_json(launch.recipe());
+  const base::Json settings = backend.settings_json(runtime::run_request(launch.recipe()));
   for (const auto& [name, value] : settings.items()) flags.push_back(name + "=" + base::to_text(value));
   return flags;
 }
@@ -80,7 +80,7 @@ Mfu planned_mfu(const launch::Launch& launch) {
   const fit::Assumptions& assumptions = launch.assumptions();
   Mfu mfu{.model_flops = launch.estimate().compiled.model_flops, .formula = kFormula};
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  const fit::MatrixRate rate = fit::matrix_rate(device, launch.recipe().train.precision);
+  const fit::MatrixRate rate = fit::matrix_rate(device, ir::dtype_name(launch.recipe().train.precision));
   if (!assumptions.has_rates || rate.dtype.empty()) {
     mfu.peak = fmt::format("no rate of {} is known", assumptions.slice.name);
     return mfu;

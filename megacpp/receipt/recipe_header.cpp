@@ -45,10 +45,12 @@ std::string buckets_of(const recipe::Recipe& recipe) {
 std::string recompute_text(const recipe::Recipe& recipe, const recipe::Recipe& requested) {
   std::string text;
   for (const char letter : recipe::recompute_letters(recipe.model)) {
-    const std::string& level = recipe::recompute_level(recipe, letter);
+    using recipe::RecomputeLevel;
+    const RecomputeLevel level = recipe::recompute_level(recipe, letter);
     const bool is_chosen =
-        recipe::recompute_level(requested, letter) == recipe::kAutoRecompute && level != recipe::kAutoRecompute;
-    text += fmt::format("{}{}={}{}", text.empty() ? "" : " ", letter, is_chosen ? kAutoChoice : "", level);
+        recipe::recompute_level(requested, letter) == RecomputeLevel::automatic && level != RecomputeLevel::automatic;
+    text +=
+        fmt::format("{}{}={}{}", text.empty() ? "" : " ", letter, is_chosen ? kAutoChoice : "", base::text_of(level));
   }
   return text;
 }
@@ -69,7 +71,7 @@ Header recipe_header(const recipe::Recipe& recipe) {
                   .tokens = train.batch * train.sequence * train.micro_steps};
   Program& program = header.program;
   program.backend = recipe.backend;
-  program.precision = train.precision;
+  program.precision = ir::dtype_name(train.precision);
   program.layout = fit::layout_text(recipe);
   program.recompute = recompute_text(recipe, recipe);
   program.optimizer = recipe.optimizer.name;

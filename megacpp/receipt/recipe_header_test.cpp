@@ -57,10 +57,10 @@ TEST(RecipeHeaderTest, WhatABackendDoesNotReadIsDecidedElsewhere) {
 
 TEST(RecipeHeaderTest, ALevelOfRecomputeThatPlanningChoseIsMarked) {
   recipe::Recipe requested = recipe_of("AE"), planned = requested;
-  requested.train.recompute['A'] = recipe::kAutoRecompute;
-  requested.train.recompute['E'] = "none";
-  planned.train.recompute['A'] = "full";
-  planned.train.recompute['E'] = "none";
+  requested.train.recompute['A'] = recipe::RecomputeLevel::automatic;
+  requested.train.recompute['E'] = recipe::RecomputeLevel::none;
+  planned.train.recompute['A'] = recipe::RecomputeLevel::full;
+  planned.train.recompute['E'] = recipe::RecomputeLevel::none;
   EXPECT_EQ(recompute_text(planned, requested), "A=auto:full E=none");
   EXPECT_EQ(recompute_text(requested, requested), "A=auto E=none") << "nothing was chosen yet";
   EXPECT_EQ(recompute_text(planned, planned), "A=full E=none");

@@ -19,8 +19,8 @@ base::Repeat repeated_blocks(const Model& model) {
 bool has_repeated_blocks(const Model& model) { return repeated_blocks(model).count > 1; }
 
 bool has_block_loops(const Recipe& recipe) {
-  const bool wants = recipe.xla.loops == kLoopsByPlan ? plugin_devices(recipe.xla.plugin) != PluginDevices::gpu
-                                                      : recipe.xla.loops == kLooped;
+  const bool wants = recipe.xla.loops == XlaLoops::automatic ? plugin_devices(recipe.xla.plugin) != PluginDevices::gpu
+                                                             : recipe.xla.loops == XlaLoops::on;
   return wants && has_repeated_blocks(recipe.model);
 }
 

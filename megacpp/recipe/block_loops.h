@@ -10,8 +10,6 @@
 namespace megacpp::recipe {
 
 inline constexpr const char* kLoopsKey = "xla.loops";
-/// Its values.
-inline constexpr const char *kLoopsByPlan = "auto", *kLooped = "on", *kUnrolled = "off";
 
 /// The blocks that a loop would run over: those whose letters repeat.
 base::Repeat repeated_blocks(const Model& model);

@@ -19,7 +19,7 @@ std::optional<int64_t> count_of(std::string_view text) {
   return count;
 }
 
-std::vector<std::string_view> words_of(std::string_view text) {
+std::vector<std::string_view> words_in(std::string_view text) {
   std::vector<std::string_view> words;
   while (!text.empty()) {
     const size_t end = std::min(text.find(' '), text.size());
@@ -41,7 +41,7 @@ std::optional<ChipLimit> parse_chip_limit(std::string_view text) {
 }
 
 std::optional<FailAllocation> parse_fail_allocation(std::string_view text) {
-  const std::vector<std::string_view> words = words_of(text);
+  const std::vector<std::string_view> words = words_in(text);
   if (words.size() != 4 || words[0] != "chip" || words[2] != "step") return std::nullopt;
   const auto chip = count_of(words[1]);
   if (!chip) return std::nullopt;

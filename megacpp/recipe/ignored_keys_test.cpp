@@ -31,7 +31,7 @@ TEST(IgnoredKeysTest, KeysAtTheirDefaultsAreNotSpokenOf) {
 TEST(IgnoredKeysTest, ASectionStandsForEachOfItsKeys) {
   Recipe recipe;
   recipe.xla.plugin = "cuda";
-  recipe.xla.cache = "off";
+  recipe.xla.cache = {.in = ProgramCacheFolder::In::nowhere};
   EXPECT_EQ(ignored_keys(table(), recipe, Use::run), (Found{{"xla.plugin", "no XLA"}, {"xla.cache", "no XLA"}}));
 }
 

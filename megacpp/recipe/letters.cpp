@@ -185,7 +185,7 @@ std::string letter_rows() {
 }
 
 std::string letter_recompute_row() {
-  const schema::KeySpec level{"train.recompute.X", Kind::text, schema::one_of("auto", "none", "selective", "full"),
+  const schema::KeySpec level{"train.recompute.X", Kind::text, schema::words<RecomputeLevel>(),
                               "The same for a letter of model.letters."};
   const schema::KeySpec all{"train.recompute", Kind::text, level.range,
                             "One level in place of the group: of all letters."};

@@ -58,8 +58,8 @@ TEST(LettersTest, AChangeOfTheFamilyReachesItsLetters) {
 TEST(LettersTest, SettingsCanBeGivenOnTheCommandLine) {
   const Recipe recipe = parsed("ADGE", kDense, {"model.letters.D.feed_forward.experts=8", "train.recompute.D=full"});
   EXPECT_EQ(config_of(recipe.model, 'D').as<blocks::FeedForward>().experts, 8);
-  EXPECT_EQ(recipe.train.recompute.at('D'), "full");
-  EXPECT_EQ(recipe.train.recompute.at('E'), "auto");
+  EXPECT_EQ(recipe.train.recompute.at('D'), recipe::RecomputeLevel::full);
+  EXPECT_EQ(recipe.train.recompute.at('E'), recipe::RecomputeLevel::automatic);
   const Recipe defined = parsed("AK", "", {"model.letters.K.family=E", "model.letters.K.feed_forward.experts=0"});
   EXPECT_EQ(config_of(defined.model, 'K').as<blocks::FeedForward>().experts, 0);
 }

@@ -5,6 +5,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <limits>
+#include <map>
 
 #include "megacpp/base/error.h"
 #include "megacpp/base/file.h"
@@ -26,6 +27,8 @@ namespace {
 struct Draft {
   Recipe recipe;
   Origins origins;
+  /// Texts that are no word of their key, by its path: refused unless an override gives one that is.
+  std::map<std::string, base::Problem> unknown_words;
 };
 
 std::string line_of(const std::string& file, const YAML::Node& node) {
@@ -60,6 +63,23 @@ void assign_list(const schema::KeySpec& key, const YAML::Node& node, const std::
   }
 }
 
+/// Whether the node is a text where the key wants one of a few words, and none of them.
+bool is_unknown_word(const Member& member, const YAML::Node& node) {
+  return std::holds_alternative<schema::TextValue>(member) && node.IsScalar() && !node.Scalar().empty() &&
+         !schema::read_scalar(node.Scalar(), member);
+}
+
+base::Problem unknown_word(const schema::KeySpec& key, const std::string& where, std::string word) {
+  return {.where = where + " " + key.path,
+          .got = value_text(&word),
+          .wanted = describe(key.range),
+          .next = schema::next_step(key, word)};
+}
+
+void refuse_unknown_words(const Draft& draft) {
+  for (const auto& [path, problem] : draft.unknown_words) base::raise(base::Code::E1003, problem);
+}
+
 /// Stores a value in a member of the key's kind: E1002, E1003.
 void store(const schema::KeySpec& key, const Member& member, const YAML::Node& node, const std::string& where) {
   if (node.IsSequence() && key.kind == Kind::list) {
@@ -76,24 +96,35 @@ void store(const schema::KeySpec& key, const Member& member, const YAML::Node& n
 
 void assign(Draft& draft, const Key& key, const YAML::Node& node, const std::string& where) {
   draft.origins[key.path] = where;
-  store(key, key.member(draft.recipe), node, where);
+  draft.unknown_words.erase(key.path);
+  if (const Member member = key.member(draft.recipe); is_unknown_word(member, node))
+    draft.unknown_words.emplace(key.path, unknown_word(key, where, node.Scalar()));
+  else
+    store(key, member, node, where);
 }
 
 /// What the text of a setting is to be kept as: one scalar of the key's kind, in its range.
 std::string scalar_of(Key key, const std::string& path, const YAML::Node& node, const std::string& where) {
   Recipe scratch;
   key.path = path;
-  store(key, key.member(scratch), node, where);
+  const Member member = key.member(scratch);
+  if (is_unknown_word(member, node)) base::raise(base::Code::E1003, unknown_word(key, where, node.Scalar()));
+  store(key, member, node, where);
   validate_key(key, scratch, {{{path, where}}});
   return key.kind == Kind::text ? node.Scalar() : value_text(member_of(key, scratch));
 }
 
-Key recompute_level_key() { return *find_key(recompute_key(blocks::all_blocks()[0].letter)); }
+RecomputeLevel recompute_level_of(const std::string& path, const YAML::Node& node, const std::string& where) {
+  const Key& of_a_letter = *find_key(recompute_key(blocks::all_blocks()[0].letter));
+  RecomputeLevel level{};
+  MEGACPP_CHECK(base::read_text(scalar_of(of_a_letter, path, node, where), level)) << "only words are stored";
+  return level;
+}
 
 /// train.recompute as one level.
 void assign_recompute(Draft& draft, const YAML::Node& node, const std::string& where) {
   draft.origins[kRecompute] = where;
-  set_recompute_levels(draft.recipe, scalar_of(recompute_level_key(), kRecompute, node, where));
+  set_recompute_levels(draft.recipe, recompute_level_of(kRecompute, node, where));
 }
 
 /// A value of a letter that the recipe defines.
@@ -101,7 +132,7 @@ void assign_letter(Draft& draft, const LetterPath& at, const std::string& path, 
                    const std::string& where) {
   draft.origins[path] = where;
   if (at.to == LetterPath::To::recompute) {
-    draft.recipe.train.recompute[at.letter[0]] = scalar_of(recompute_level_key(), path, node, where);
+    draft.recipe.train.recompute[at.letter[0]] = recompute_level_of(path, node, where);
     return;
   }
   require_own_letter(at.letter, where);
@@ -232,6 +263,7 @@ Recipe parse_text(const Text& text, std::span<const std::string> overrides) {
   draft.recipe.model.name = draft.recipe.name;
   if (text.given != nullptr) require_given_model(draft.recipe, draft.origins, *text.given);
   if (draft.recipe.train.global_batch != 0) resolve_global_batch(draft.recipe, draft.origins);
+  refuse_unknown_words(draft);
   validate(draft.recipe, draft.origins);
   draft.recipe.origins = std::move(draft.origins);
   return draft.recipe;
@@ -255,6 +287,7 @@ void apply_overrides(Recipe& recipe, std::span<const std::string> overrides) {
   Draft draft;
   draft.recipe = std::move(recipe);
   for (const std::string& assignment : overrides) apply_override(draft, assignment);
+  refuse_unknown_words(draft);
   for (const auto& [path, origin] : draft.origins)
     if (const Key* key = find_key(path)) validate_key(*key, draft.recipe, draft.origins);
   if (draft.recipe.train.global_batch != 0) resolve_global_batch(draft.recipe, draft.origins);
@@ -277,6 +310,7 @@ Recipe parse_around(const GivenModel& given, std::string_view yaml, const std::s
 Model parse_model(std::span<const Setting> settings, const std::string& file) {
   Draft draft;
   read_keys(draft, to_yaml(settings), file);
+  refuse_unknown_words(draft);
   validate_key(*find_key("model.depth"), draft.recipe, draft.origins);
   check_letters(draft.recipe, draft.origins);
   return std::move(draft.recipe.model);

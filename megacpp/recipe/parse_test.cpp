@@ -122,6 +122,51 @@ TEST(ParseTest, IntegersBeyondSixtyFourBitsAreOutOfRange) {
   EXPECT_EQ(parse_error(kSmall, {"layout.zero=99999999999999999999x"}).code(), base::Code::E1002);
 }
 
+TEST(ParseTest, WordsThatAModeDoesNotHaveAreRefusedWithItsWordsAndTheNearest) {
+  struct Row {
+    std::string key, word, wanted, next;  // the beginning of next
+  };
+  for (const Row& row :
+       {Row{"layout.policy", "fsd", "spmd, fsdp or megatron", "did you mean 'fsdp'?"},
+        Row{"layout.dispatcher", "al2all", "alltoall or allgather", "did you mean 'alltoall'?"},
+        Row{"layout.collectives", "fasst", "exact or fast", "did you mean 'fast'?"},
+        Row{"layout.offload", "optimiser", "none, optimizer, activations or all", "did you mean 'optimizer'?"},
+        Row{"layout.schedule", "1f2b", "gpipe, 1f1b, interleaved or zero_bubble", "did you mean '1f1b'?"},
+        Row{"layout.reshard_after_forward", "treu", "true, false or an integer", "did you mean 'true'?"},
+        Row{"layout.reshard_after_forward", "2.5", "true, false or an integer", "layout.reshard_after_forward: "},
+        Row{"train.precision", "f16", "f32 or bf16", "did you mean 'bf16'?"},
+        Row{"train.recompute.M", "fulll", "auto, none, selective or full", "did you mean 'full'?"},
+        Row{"xla.loops", "maybe", "auto, on or off", "xla.loops: "},
+        Row{"optimizer.muon.scale", "orginal", "match_rms_adamw or original", "did you mean 'original'?"},
+        Row{"model.feed_forward.activation", "swigl", "swiglu or relu2", "did you mean 'swiglu'?"}}) {
+    const base::Error error = parse_error(kSmall, {row.key + "=" + row.word});
+    EXPECT_EQ(error.code(), base::Code::E1003) << row.key;
+    EXPECT_EQ(error.problem().where, "--set " + row.key);
+    EXPECT_NE(error.problem().got.find(row.word), std::string::npos) << error.problem().got;
+    EXPECT_TRUE(error.problem().wanted.starts_with(row.wanted)) << error.problem().wanted;
+    EXPECT_TRUE(error.problem().next.starts_with(row.next)) << error.problem().next;
+  }
+  EXPECT_EQ(parse_error(with("  steps", "  precision: f16\n  steps")).problem().where, "r.yaml:16 train.precision");
+  EXPECT_EQ(parse_error(kSmall, {"layout.policy="}).code(), base::Code::E1002);
+}
+
+TEST(ParseTest, AnOverrideMendsAWordOfTheText) {
+  const std::string misspelled = with("train:", "layout: {policy: fsd}\ntrain:");
+  EXPECT_EQ(parse_error(misspelled).problem().where, "r.yaml:13 layout.policy");
+  EXPECT_EQ(parse(misspelled, "r.yaml", std::vector<std::string>{"layout.policy=fsdp"}).layout.policy, Policy::fsdp);
+}
+
+TEST(ParseTest, ACacheIsTheUsersNoneOrAFolder) {
+  using In = ProgramCacheFolder::In;
+  const auto cache = [](const std::string& value) {
+    return parse(kSmall, "r.yaml", std::vector<std::string>{"xla.cache=" + value}).xla.cache;
+  };
+  EXPECT_EQ(cache("auto"), (ProgramCacheFolder{.in = In::users_cache}));
+  EXPECT_EQ(cache("off"), (ProgramCacheFolder{.in = In::nowhere}));
+  EXPECT_EQ(cache("/tmp/programs"), (ProgramCacheFolder{.in = In::folder, .folder = "/tmp/programs"}));
+  for (const char* value : {"auto", "off", "/tmp/programs"}) EXPECT_EQ(text_of(cache(value)), value);
+}
+
 TEST(ParseTest, TextThatIsNoMappingIsRefused) {
   EXPECT_EQ(parse_error("").code(), base::Code::E1004);
   EXPECT_EQ(parse_error("- a\n- b\n").code(), base::Code::E1004);
@@ -135,7 +180,7 @@ TEST(ParseTest, OverridesAloneCheckKeysKindsAndRangesOnly) {
   Recipe recipe;
   apply_overrides(recipe, std::vector<std::string>{"layout.tensor_parallel=2", "layout.reshard_after_forward=false"});
   EXPECT_EQ(recipe.layout.tensor_parallel, 2);
-  EXPECT_EQ(recipe.layout.reshard_after_forward, "false");
+  EXPECT_EQ(text_of(recipe.layout.reshard_after_forward), "false");
   const auto code_of = [&recipe](const char* assignment) {
     return testing_support::error_of([&] { apply_overrides(recipe, std::vector<std::string>{assignment}); }).code();
   };

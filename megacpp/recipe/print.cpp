@@ -66,7 +66,8 @@ std::vector<Setting> settings_of(const Recipe& recipe) {
   insert_after("model.", letter_lines(recipe.model));
   std::vector<Setting> levels;
   for (const auto& [letter, level] : recipe.train.recompute)
-    if (recipe.model.letters.contains(letter)) levels.push_back({recompute_key(letter), level});
+    if (recipe.model.letters.contains(letter))
+      levels.push_back({recompute_key(letter), std::string(base::text_of(level))});
   insert_after("train.recompute.", levels);
   return lines;
 }

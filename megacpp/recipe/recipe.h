@@ -7,12 +7,15 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "megacpp/base/error.h"
 #include "megacpp/blocks/config.h"
 #include "megacpp/blocks/lora.h"
+#include "megacpp/ir/dtype.h"
 #include "megacpp/optim/optimizer.h"
+#include "megacpp/recipe/modes.h"
 #include "megacpp/recipe/rung_names.h"
 #include "megacpp/schema/byte_size.h"
 
@@ -61,8 +64,8 @@ struct Model {
   bool operator==(const Model&) const = default;
 };
 
-/// "auto" for every family, by its letter.
-std::map<char, std::string> default_recompute();
+/// RecomputeLevel::automatic for every family, by its letter.
+std::map<char, RecomputeLevel> default_recompute();
 
 struct Train {
   int64_t batch = 0;     // sequences per micro-step, over all chips
@@ -71,9 +74,9 @@ struct Train {
   int64_t global_batch = 0;  // as given; read into micro_steps, and 0 from then on
   int64_t steps = 0;
   int64_t seed = 1234;
-  std::string precision = "f32";  // f32 | bf16
-  /// By letter: auto | none | selective | full. A letter of the recipe's own that is absent follows its family.
-  std::map<char, std::string> recompute = default_recompute();
+  ir::DType precision = ir::DType::f32;  // f32 | bf16
+  /// By letter. A letter of the recipe's own that is absent follows its family.
+  std::map<char, RecomputeLevel> recompute = default_recompute();
   int64_t threads = 0;       // 0 = all cores
   int64_t wait_limit = 600;  // seconds
   int64_t log_every = 10;
@@ -81,36 +84,59 @@ struct Train {
   bool operator==(const Train&) const = default;
 };
 
-/// How the model is spread over chips. It decides where and how fast a run computes, never what.
-/// As given: 0 and kPolicyDecides stand for "decide for me"; plan/ resolves them.
-struct Layout {
+/// layout.reshard_after_forward: where weights stay split between forward and backward, with zero 3.
+struct ReshardAfterForward {
+  enum class Over : uint8_t { all, none, group };  // of the chips that share the batch
+
+  Over over = Over::all;
+  int64_t chips = 0;  // of a group
+
+  bool operator==(const ReshardAfterForward&) const = default;
+};
+/// "true", "false" or a number of chips.
+std::string text_of(const ReshardAfterForward& reshard);
+bool read_text(std::string_view text, ReshardAfterForward& reshard);
+
+/// layout.zero as it is given: -1 leaves it to the policy. What it becomes says plan::zero_level, so it has no order.
+struct ZeroLevel {
   static constexpr int64_t kPolicyDecides = -1;
 
-  std::string policy = "spmd";  // spmd | fsdp | megatron
-  int64_t chips = 0;            // 0 = as many as the degrees need
+  constexpr ZeroLevel(int64_t level = kPolicyDecides) : given(level) {}  // NOLINT: a number is one
+
+  bool is_open() const { return given == kPolicyDecides; }
+  bool operator==(const ZeroLevel&) const = default;
+
+  int64_t given;
+};
+
+/// How the model is spread over chips. It decides where and how fast a run computes, never what.
+/// As given: 0 and open levels stand for "decide for me". plan::ResolvedLayout is what it becomes.
+struct Layout {
+  Policy policy = Policy::spmd;
+  int64_t chips = 0;  // 0 = as many as the degrees need
   int64_t data_parallel = 1;
   int64_t expert_parallel = 1;
   int64_t context_parallel = 1;
   int64_t tensor_parallel = 1;
   int64_t pipeline_parallel = 1;
-  bool sequence_parallel = true;               // of no effect without tensor_parallel
-  int64_t expert_tensor_parallel = 0;          // 0 = tensor_parallel
-  std::string dispatcher = "alltoall";         // alltoall | allgather
-  std::string context_attention = "ring";      // ring | alltoall
-  bool load_balance = true;                    // of no effect but in a ring
-  std::string schedule = "1f1b";               // gpipe | 1f1b | interleaved | zero_bubble
-  int64_t virtual_stages = 1;                  // chunks of blocks per stage
-  int64_t zero = kPolicyDecides;               // 0..3
-  std::string reshard_after_forward = "true";  // true | false | a number of chips
-  int64_t prefetch = 1;                        // gathers in flight ahead of their use
-  int64_t bucket_bytes = 0;                    // of gradients; 0 = as published for Megatron-Core
+  bool sequence_parallel = true;       // of no effect without tensor_parallel
+  int64_t expert_tensor_parallel = 0;  // 0 = tensor_parallel
+  Dispatcher dispatcher = Dispatcher::alltoall;
+  ContextAttention context_attention = ContextAttention::ring;
+  bool load_balance = true;  // of no effect but in a ring
+  StageSchedule schedule = StageSchedule::one_f_one_b;
+  int64_t virtual_stages = 1;  // chunks of blocks per stage
+  ZeroLevel zero = {};
+  ReshardAfterForward reshard_after_forward = {};
+  int64_t prefetch = 1;      // gathers in flight ahead of their use
+  int64_t bucket_bytes = 0;  // of gradients; 0 = as published for Megatron-Core
   int64_t max_replicated_bytes = int64_t{1} << 30;
-  std::string collectives = "exact";             // exact | fast
-  std::string offload = "none";                  // none | optimizer | activations | all: to pinned memory of the host
+  CollectiveSums collectives = CollectiveSums::exact;
+  Offload offload = Offload::none;               // to pinned memory of the host
   std::vector<std::string> offload_blocks = {};  // letters whose activations are; empty: all
 
-  bool offloads_state() const { return offload == "optimizer" || offload == "all"; }
-  bool offloads_activations() const { return offload == "activations" || offload == "all"; }
+  bool offloads_state() const { return offload == Offload::optimizer || offload == Offload::all; }
+  bool offloads_activations() const { return offload == Offload::activations || offload == Offload::all; }
   bool operator==(const Layout&) const = default;
 };
 
@@ -133,14 +159,27 @@ struct Checkpoint {
   bool operator==(const Checkpoint&) const = default;
 };
 
+/// xla.cache: where compiled programs are kept.
+struct ProgramCacheFolder {
+  enum class In : uint8_t { users_cache, nowhere, folder };
+
+  In in = In::users_cache;
+  std::string folder = {};
+
+  bool operator==(const ProgramCacheFolder&) const = default;
+};
+/// "auto", "off" or a folder.
+std::string text_of(const ProgramCacheFolder& cache);
+bool read_text(std::string_view text, ProgramCacheFolder& cache);
+
 /// Settings of the backend that hands the program to XLA.
 struct Xla {
-  std::string placement = "megacpp";  // xla | megacpp
-  std::string plugin = "cpu";         // cpu | tpu | cuda | a path
-  std::string attention = "fused";    // fused | blocked
-  std::string loops = "auto";         // auto | on | off: read by block_loops.h
-  std::vector<std::string> flags;     // profiles, name=value, raw:name=value
-  std::string cache = "auto";         // folder of compiled programs; auto: the user's cache; off: none
+  XlaPlacement placement = XlaPlacement::megacpp;
+  std::string plugin = "cpu";  // cpu | tpu | cuda | a path
+  XlaAttention attention = XlaAttention::fused;
+  XlaLoops loops = XlaLoops::automatic;  // read by block_loops.h
+  std::vector<std::string> flags;        // profiles, name=value, raw:name=value
+  ProgramCacheFolder cache = {};
 
   bool operator==(const Xla&) const = default;
 };

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "megacpp/blocks/block.h"
 #include "megacpp/recipe/block_types.h"
@@ -13,15 +12,15 @@ namespace megacpp::recipe {
 
 namespace {
 
-std::map<char, std::string> of_all_families(const std::string& level) {
-  std::map<char, std::string> levels;
+std::map<char, RecomputeLevel> of_all_families(RecomputeLevel level) {
+  std::map<char, RecomputeLevel> levels;
   for (const blocks::BlockDef& def : blocks::all_blocks()) levels[def.letter] = level;
   return levels;
 }
 
 }  // namespace
 
-std::map<char, std::string> default_recompute() { return of_all_families(kAutoRecompute); }
+std::map<char, RecomputeLevel> default_recompute() { return of_all_families(RecomputeLevel::automatic); }
 
 std::string recompute_key(char letter) { return fmt::format("{}.{}", kRecompute, letter); }
 
@@ -31,21 +30,19 @@ std::vector<char> recompute_letters(const Model& model) {
   return letters;
 }
 
-const std::string& recompute_level(const Recipe& recipe, char letter) {
+RecomputeLevel recompute_level(const Recipe& recipe, char letter) {
   const auto given = recipe.train.recompute.find(letter);
   return given != recipe.train.recompute.end() ? given->second
                                                : recipe.train.recompute.at(family_of(recipe.model, letter).letter);
 }
 
-bool all_recompute_at(const Recipe& recipe, std::string_view level) {
+bool all_recompute_at(const Recipe& recipe, RecomputeLevel level) {
   return std::ranges::all_of(recompute_letters(recipe.model),
                              [&](char letter) { return recompute_level(recipe, letter) == level; });
 }
 
-void set_recompute_level(Recipe& recipe, char letter, std::string level) {
-  recipe.train.recompute[letter] = std::move(level);
-}
+void set_recompute_level(Recipe& recipe, char letter, RecomputeLevel level) { recipe.train.recompute[letter] = level; }
 
-void set_recompute_levels(Recipe& recipe, const std::string& level) { recipe.train.recompute = of_all_families(level); }
+void set_recompute_levels(Recipe& recipe, RecomputeLevel level) { recipe.train.recompute = of_all_families(level); }
 
 }  // namespace megacpp::recipe

@@ -3,16 +3,11 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "megacpp/recipe/recipe.h"
 
 namespace megacpp::recipe {
-
-/// The level that leaves it to planning (fit/auto_recompute.h). Compiled as it is, without hardware to plan for, it
-/// keeps everything, as "none" does.
-inline constexpr const char* kAutoRecompute = "auto";
 
 /// In a recipe's text a group of keys by letter, or one level for all letters.
 inline constexpr const char* kRecompute = "train.recompute";
@@ -22,12 +17,12 @@ std::string recompute_key(char letter);
 /// Letters that the model has, in the order of block_types(); keys of others change nothing.
 std::vector<char> recompute_letters(const Model& model);
 
-/// "auto", "none", "selective" or "full": as given, or as the letter's family has it.
-const std::string& recompute_level(const Recipe& recipe, char letter);
+/// As given, or as the letter's family has it.
+RecomputeLevel recompute_level(const Recipe& recipe, char letter);
 /// Whether all letters of the model are at that level.
-bool all_recompute_at(const Recipe& recipe, std::string_view level);
-void set_recompute_level(Recipe& recipe, char letter, std::string level);
+bool all_recompute_at(const Recipe& recipe, RecomputeLevel level);
+void set_recompute_level(Recipe& recipe, char letter, RecomputeLevel level);
 /// Of all families; letters of the recipe's own follow them again.
-void set_recompute_levels(Recipe& recipe, const std::string& level);
+void set_recompute_levels(Recipe& recipe, RecomputeLevel level);
 
 }  // namespace megacpp::recipe

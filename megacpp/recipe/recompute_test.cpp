@@ -20,8 +20,8 @@ TEST(RecomputeTest, EveryFamilyHasItsKey) {
     const std::string path = recompute_key(def.letter);
     ASSERT_NE(find_key(path), nullptr) << path;
     Recipe recipe;
-    EXPECT_EQ(value_text(member_of(*find_key(path), recipe)), kAutoRecompute) << path;
-    recipe.train.recompute[def.letter] = "full";
+    EXPECT_EQ(value_text(member_of(*find_key(path), recipe)), "auto") << path;
+    recipe.train.recompute[def.letter] = recipe::RecomputeLevel::full;
     EXPECT_EQ(value_text(member_of(*find_key(path), recipe)), "full") << path;
   }
 }
@@ -37,11 +37,11 @@ TEST(RecomputeTest, OnlyLettersWithinTheDepthCount) {
 TEST(RecomputeTest, ALetterOfTheRecipeFollowsItsFamilyUntilItIsGiven) {
   Recipe recipe;
   recipe.model.letters['D'] = {.family = "E", .settings = {}};
-  recipe.train.recompute['E'] = "selective";
-  EXPECT_EQ(recompute_level(recipe, 'D'), "selective");
-  recipe.train.recompute['D'] = "full";
-  EXPECT_EQ(recompute_level(recipe, 'D'), "full");
-  EXPECT_EQ(recompute_level(recipe, 'E'), "selective");
+  recipe.train.recompute['E'] = recipe::RecomputeLevel::selective;
+  EXPECT_EQ(recompute_level(recipe, 'D'), recipe::RecomputeLevel::selective);
+  recipe.train.recompute['D'] = recipe::RecomputeLevel::full;
+  EXPECT_EQ(recompute_level(recipe, 'D'), recipe::RecomputeLevel::full);
+  EXPECT_EQ(recompute_level(recipe, 'E'), recipe::RecomputeLevel::selective);
 }
 
 constexpr const char* kText =
@@ -55,15 +55,16 @@ TEST(RecomputeTest, OneLevelStandsForAllLetters) {
     for (const Recipe& recipe : {parse(std::string(kText) + ", recompute: " + level + "}", "r.yaml"),
                                  parse(std::string(kText) + ", recompute: {A: none, D: selective}}", "r.yaml",
                                        std::vector<std::string>{std::string("train.recompute=") + level})}) {
-      for (const blocks::BlockDef& def : blocks::all_blocks()) EXPECT_EQ(recompute_level(recipe, def.letter), level);
-      EXPECT_EQ(recompute_level(recipe, 'D'), level);
+      for (const blocks::BlockDef& def : blocks::all_blocks())
+        EXPECT_EQ(base::text_of(recompute_level(recipe, def.letter)), level);
+      EXPECT_EQ(base::text_of(recompute_level(recipe, 'D')), level);
       EXPECT_EQ(parse(print(recipe), "printed"), recipe);
     }
   }
   const Recipe later =
       parse(std::string(kText) + ", recompute: full}", "r.yaml", std::vector<std::string>{"train.recompute.D=none"});
-  EXPECT_EQ(recompute_level(later, 'A'), "full");
-  EXPECT_EQ(recompute_level(later, 'D'), "none");
+  EXPECT_EQ(recompute_level(later, 'A'), recipe::RecomputeLevel::full);
+  EXPECT_EQ(recompute_level(later, 'D'), recipe::RecomputeLevel::none);
 }
 
 TEST(RecomputeTest, WhatIsNoLevelIsRefusedUnderTheKeyThatWasGiven) {

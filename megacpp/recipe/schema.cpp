@@ -14,6 +14,7 @@
 #include "megacpp/optim/schedule.h"
 #include "megacpp/recipe/backend_names.h"
 #include "megacpp/recipe/letters.h"
+#include "megacpp/recipe/recompute.h"
 #include "megacpp/recipe/synonyms.h"
 #include "megacpp/schema/docs_of.h"
 #include "megacpp/schema/limits.h"
@@ -49,13 +50,10 @@ void add_family_keys(std::vector<Key>& list) {
 
 void add_recompute_keys(std::vector<Key>& list) {
   for (const blocks::BlockDef& def : blocks::all_blocks())
-    list.push_back(
-        {{fmt::format("train.recompute.{}", def.letter), Kind::text, one_of("auto", "none", "selective", "full"),
-          fmt::format(
-              "What {} blocks recompute in the backward pass instead of keeping; auto = what costs no time, and "
-              "more only where the plan would not fit.",
-              def.letter)},
-         [letter = def.letter](Recipe& recipe) -> Member { return &recipe.train.recompute.at(letter); }});
+    list.push_back({schema::mode<RecomputeLevel>(
+                        recompute_key(def.letter),
+                        fmt::format("What {} blocks recompute in the backward pass instead of keeping.", def.letter)),
+                    [letter = def.letter](Recipe& recipe) { return member_at(&recipe.train.recompute.at(letter)); }});
 }
 
 Range one_of_backends() {
@@ -74,11 +72,15 @@ std::string parameter_kinds() { return fmt::format("{}", fmt::join(blocks::kPara
 std::vector<Key> make_keys() {
   std::vector<Key> list;
 #define MEGACPP_KEY(path, member, kind, range, doc) \
-  list.push_back({{path, Kind::kind, range, doc}, [](Recipe& recipe) -> Member { return &recipe.member; }});
+  list.push_back({{path, Kind::kind, range, doc}, [](Recipe& recipe) { return member_at(&recipe.member); }});
+#define MEGACPP_MODE(path, member, doc)                                                        \
+  list.push_back({schema::mode<std::remove_reference_t<decltype(Recipe().member)>>(path, doc), \
+                  [](Recipe& recipe) { return member_at(&recipe.member); }});
 #define MEGACPP_FAMILY_KEYS() add_family_keys(list);
 #define MEGACPP_RECOMPUTE_KEYS() add_recompute_keys(list);
 #include "megacpp/recipe/schema.inc"
 #undef MEGACPP_KEY
+#undef MEGACPP_MODE
 #undef MEGACPP_FAMILY_KEYS
 #undef MEGACPP_RECOMPUTE_KEYS
   return list;

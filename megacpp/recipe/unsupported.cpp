@@ -6,9 +6,11 @@
 namespace megacpp::recipe {
 
 std::optional<Unsupported> unsupported_offload(const Recipe& recipe, const std::string& reason) {
-  const std::string& offload = recipe.layout.offload;
-  if (offload == "none") return std::nullopt;
-  return Unsupported{.setting = "layout.offload: " + offload, .reason = reason, .instead = "layout.offload: none"};
+  const Offload offload = recipe.layout.offload;
+  if (offload == Offload::none) return std::nullopt;
+  return Unsupported{.setting = "layout.offload: " + std::string(base::text_of(offload)),
+                     .reason = reason,
+                     .instead = "layout.offload: none"};
 }
 
 void require_supported(const FindUnsupported& find, const std::string& backend, const Recipe& recipe) {

@@ -246,10 +246,11 @@ void check_decay_groups(const Optimizer& optimizer, const Origins& origins) {
   }
 }
 
-void check_wsd(const Recipe& recipe, const Origins& origins) {
+void check_decay(const Recipe& recipe, const Origins& origins) {
   const Optimizer& optimizer = recipe.optimizer;
-  if (optimizer.schedule != "wsd") return;
-  const int64_t steps = recipe.train.steps, decaying = optim::decay_steps(optimizer.wsd, steps);
+  const auto decay_steps = optim::schedule_def(optimizer.schedule).decay_steps;
+  if (decay_steps == nullptr) return;
+  const int64_t steps = recipe.train.steps, decaying = decay_steps(optimizer, steps);
   MEGACPP_REQUIRE(
       optimizer.warmup_steps + decaying <= steps, E1003,
       {.where = place(origins, "optimizer.warmup_steps"),
@@ -264,7 +265,7 @@ void check_optimizer(const Recipe& recipe, const Origins& origins) {
   check_read(optim::all_optimizers(), optim::optimizer_def(optimizer.name), "optimizer.name", given);
   check_read(optim::all_schedules(), optim::schedule_def(optimizer.schedule), "optimizer.schedule", given);
   check_decay_groups(optimizer, origins);
-  check_wsd(recipe, origins);
+  check_decay(recipe, origins);
 }
 
 void check_lora(const Recipe& recipe, const Origins& origins) {

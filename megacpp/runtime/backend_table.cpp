@@ -57,7 +57,8 @@ void require_supported(const recipe::Recipe& recipe) {
 }
 
 schedule::Target estimate_target(const Backend& backend, const recipe::Recipe& recipe, const TargetMesh& mesh) {
-  return (backend.estimates_with.empty() ? backend : backend_named(backend.estimates_with)).target(recipe, mesh);
+  return (backend.estimates_with.empty() ? backend : backend_named(backend.estimates_with))
+      .target(run_request(recipe), mesh);
 }
 
 schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh) {
@@ -66,7 +67,8 @@ schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh) 
 
 schedule::Target target_on(const Backend& backend, const recipe::Recipe& recipe, const ir::Mesh& mesh) {
   recipe::require_supported(backend.cannot_run, backend.name, recipe);
-  return backend.target(recipe, mesh_here(recipe, mesh.chips()));
+  const RunRequest request = run_request(recipe);
+  return backend.target(request, mesh_here(request, mesh.chips()));
 }
 
 std::unique_ptr<Executable> load_for(const recipe::Recipe& recipe, const compile::Compiled& compiled,
@@ -78,7 +80,7 @@ std::unique_ptr<Executable> load_on(const Backend& backend, const recipe::Recipe
                                     const compile::Compiled& compiled, const LoadOptions& options) {
   recipe::require_supported(backend.cannot_run, backend.name, recipe);
   raise_faults(options.faults, memory::OomClass::compile, compiled, options.limits);
-  return backend.load(recipe, compiled, options);
+  return backend.load(run_request(recipe), compiled, options);
 }
 
 }  // namespace megacpp::runtime

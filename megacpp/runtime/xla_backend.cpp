@@ -27,60 +27,63 @@
 namespace megacpp::runtime {
 namespace {
 
-plugins::PluginKind plugin_kind(const recipe::Recipe& recipe) { return plugins::choose_plugin(recipe.xla.plugin).kind; }
+plugins::PluginKind plugin_kind(const RunRequest& request) { return plugins::choose_plugin(request.xla.plugin).kind; }
 
 // XLA can divide no call of cuDNN among chips: in a program over several of them it must be in the program of one.
-bool is_program_of_one_chip(const recipe::Recipe& recipe, int64_t chips) {
-  return recipe.xla.placement == "megacpp" || chips == 1;
+bool is_program_of_one_chip(const RunRequest& request, int64_t chips) {
+  return request.xla.placement == recipe::XlaPlacement::megacpp || chips == 1;
 }
 
-bool has_fused_attention(const recipe::Recipe& recipe, int64_t chips) {
-  return plugin_kind(recipe) == plugins::PluginKind::cuda && is_program_of_one_chip(recipe, chips);
+bool has_fused_attention(const RunRequest& request, int64_t chips) {
+  return plugin_kind(request) == plugins::PluginKind::cuda && is_program_of_one_chip(request, chips);
 }
 
 #ifdef MEGACPP_HAS_PJRT
 
-emit::Placement placement_of(const recipe::Recipe& recipe) {
-  return recipe.xla.placement == "xla" ? emit::Placement::xla : emit::Placement::megacpp;
+emit::Placement placement_of(const RunRequest& request) {
+  return request.xla.placement == recipe::XlaPlacement::xla ? emit::Placement::xla : emit::Placement::megacpp;
 }
 
-std::filesystem::path plugin_of(const recipe::Recipe& recipe) {
-  const plugins::PluginChoice choice = plugins::choose_plugin(recipe.xla.plugin);
+std::filesystem::path plugin_of(const RunRequest& request) {
+  const plugins::PluginChoice choice = plugins::choose_plugin(request.xla.plugin);
   return plugins::find_plugin(choice.kind, choice.named).file;
 }
 
-schedule::Target target(const recipe::Recipe& recipe, const TargetMesh& mesh) {
-  const bool wants_call = recipe.xla.attention == "fused" && plugin_kind(recipe) == plugins::PluginKind::cuda;
-  return pjrt::xla_target(placement_of(recipe),
-                          {.are_wanted = wants_call, .can_be = is_program_of_one_chip(recipe, mesh.chips)});
+schedule::Target target(const RunRequest& request, const TargetMesh& mesh) {
+  const bool wants_call =
+      request.xla.attention == recipe::XlaAttention::fused && plugin_kind(request) == plugins::PluginKind::cuda;
+  return pjrt::xla_target(placement_of(request),
+                          {.are_wanted = wants_call, .can_be = is_program_of_one_chip(request, mesh.chips)});
 }
 
-std::filesystem::path cache_of(const recipe::Recipe& recipe) {
-  if (recipe.xla.cache == "off") return {};
-  return recipe.xla.cache == "auto" ? plugins::program_folder() : std::filesystem::path(recipe.xla.cache);
+std::filesystem::path cache_of(const RunRequest& request) {
+  using In = recipe::ProgramCacheFolder::In;
+  const recipe::ProgramCacheFolder& cache = request.xla.cache;
+  if (cache.in == In::nowhere) return {};
+  return cache.in == In::users_cache ? plugins::program_folder() : std::filesystem::path(cache.folder);
 }
 
 // Flags are checked before the plugin is loaded: it would end the process at one it does not know.
-std::unique_ptr<Executable> load(const recipe::Recipe& recipe, const compile::Compiled& compiled,
+std::unique_ptr<Executable> load(const RunRequest& request, const compile::Compiled& compiled,
                                  const LoadOptions& options) {
   return pjrt::load(compiled,
-                    {.placement = placement_of(recipe),
-                     .plugin = plugin_of(recipe),
-                     .has_loops = recipe::has_block_loops(recipe),
-                     .flags = plugins::hand_over(xla_flags(recipe)),
-                     .cache = cache_of(recipe)},
+                    {.placement = placement_of(request),
+                     .plugin = plugin_of(request),
+                     .has_loops = request.has_block_loops,
+                     .flags = plugins::hand_over(xla_flags(request)),
+                     .cache = cache_of(request)},
                     options);
 }
 
-std::vector<std::string> visible_gpus(const recipe::Recipe& recipe) {
-  return plugin_kind(recipe) == plugins::PluginKind::cuda ? pjrt::gpus_by_driver() : std::vector<std::string>();
+std::vector<std::string> visible_gpus(const RunRequest& request) {
+  return plugin_kind(request) == plugins::PluginKind::cuda ? pjrt::gpus_by_driver() : std::vector<std::string>();
 }
 
-void require_devices(const recipe::Recipe& recipe) { plugin_of(recipe); }
+void require_devices(const RunRequest& request) { plugin_of(request); }
 
-base::Decision usable(const recipe::Recipe& recipe) {
+base::Decision usable(const RunRequest& request) {
   try {
-    plugin_of(recipe);
+    plugin_of(request);
     return base::Decision::yes();
   } catch (const base::Error& error) {
     if (error.code() != base::Code::E1501) throw;
@@ -99,11 +102,11 @@ constexpr const char* kWayOut = "run: megacpp plugins fetch cpu, and build again
                                   .next = kWayOut});
 }
 
-schedule::Target target(const recipe::Recipe&, const TargetMesh&) { refuse(); }
-std::unique_ptr<Executable> load(const recipe::Recipe&, const compile::Compiled&, const LoadOptions&) { refuse(); }
-std::vector<std::string> visible_gpus(const recipe::Recipe&) { return {}; }
-void require_devices(const recipe::Recipe&) { refuse(); }
-base::Decision usable(const recipe::Recipe&) {
+schedule::Target target(const RunRequest&, const TargetMesh&) { refuse(); }
+std::unique_ptr<Executable> load(const RunRequest&, const compile::Compiled&, const LoadOptions&) { refuse(); }
+std::vector<std::string> visible_gpus(const RunRequest&) { return {}; }
+void require_devices(const RunRequest&) { refuse(); }
+base::Decision usable(const RunRequest&) {
   return base::Decision::no(std::string("a build without the header of the PJRT C API; ") + kWayOut);
 }
 
@@ -122,49 +125,49 @@ std::optional<recipe::Unsupported> cannot_run(const recipe::Recipe& recipe) {
 
 // Policies differ in what ZeRO level they begin with and in which collectives travel together.
 bool policy_only_combines(const recipe::Recipe& recipe) {
-  return recipe.layout.policy == "megatron" || recipe.layout.zero != recipe::Layout::kPolicyDecides;
+  return recipe.layout.policy == recipe::Policy::megatron || !recipe.layout.zero.is_open();
 }
 
 bool has_no_fused_attention(const recipe::Recipe& recipe) {
-  return !has_fused_attention(recipe, recipe::chips_of(recipe.layout));
+  return !has_fused_attention(run_request(recipe), recipe::chips_of(recipe.layout));
 }
 
 bool is_one_process(const recipe::Recipe&) { return !collectives::mpi_launch().has_value(); }
 
-bool is_this_machine(const recipe::Recipe& recipe) { return plugin_kind(recipe) == plugins::PluginKind::cpu; }
+bool is_this_machine(const RunRequest& request) { return plugin_kind(request) == plugins::PluginKind::cpu; }
 
-std::optional<int64_t> free_bytes(const recipe::Recipe& recipe) {
-  return is_this_machine(recipe) ? std::optional(base::available_memory_bytes()) : std::nullopt;
+std::optional<int64_t> free_bytes(const RunRequest& request) {
+  return is_this_machine(request) ? std::optional(base::available_memory_bytes()) : std::nullopt;
 }
 
-std::string device_name(const recipe::Recipe& recipe) {
-  return plugin_kind(recipe) == plugins::PluginKind::cuda ? plugins::nvidia_device_name() : "";
+std::string device_name(const RunRequest& request) {
+  return plugin_kind(request) == plugins::PluginKind::cuda ? plugins::nvidia_device_name() : "";
 }
 
 // Nothing is known of the devices but how many there are: this machine's rates stand in where plans must compare
 // something, and no time is predicted from them.
-FoundHardware unknown_devices(const recipe::Recipe& recipe, const Machine& machine) {
-  const int64_t chips = recipe::chips_of(recipe.layout);
+FoundHardware unknown_devices(const RunRequest& request, const Machine& machine) {
+  const int64_t chips = request.chips;
   hw::Slice slice = cpu::host_slice(chips, {.local_chips = chips, .rates = machine.rates});
-  slice.chip.name = plugins::info_of(plugin_kind(recipe)).name;
+  slice.chip.name = plugins::info_of(plugin_kind(request)).name;
   slice.chip.nominal_bytes = slice.chip.usable_bytes = 0;
   slice.name = slice.chip.name + ":" + std::to_string(chips);
   return {.slice = std::move(slice), .has_rates = false};
 }
 
 // On devices of its own hardware.target, or else the chip that they call themselves.
-FoundHardware find_hardware(const recipe::Recipe& recipe, const Machine& machine) {
-  if (is_this_machine(recipe)) return {.slice = cpu::host_slice(recipe::chips_of(recipe.layout), machine)};
-  if (!recipe.hardware.target.empty())
-    return {.slice = hw::parse_target(recipe.hardware.target, {.host_rates = [] { return cpu::host_rates(); }})};
-  if (machine.device_name.empty()) return unknown_devices(recipe, machine);
-  return hardware_of_devices({.name = machine.device_name, .count = recipe::chips_of(recipe.layout), .unknown = [&] {
-                                return unknown_devices(recipe, machine);
+FoundHardware find_hardware(const RunRequest& request, const Machine& machine) {
+  if (is_this_machine(request)) return {.slice = cpu::host_slice(request.chips, machine)};
+  if (!request.hardware.target.empty())
+    return {.slice = hw::parse_target(request.hardware.target, {.host_rates = [] { return cpu::host_rates(); }})};
+  if (machine.device_name.empty()) return unknown_devices(request, machine);
+  return hardware_of_devices({.name = machine.device_name, .count = request.chips, .unknown = [&] {
+                                return unknown_devices(request, machine);
                               }});
 }
 
-std::string identity(const recipe::Recipe& recipe) {
-  const plugins::PluginChoice choice = plugins::choose_plugin(recipe.xla.plugin);
+std::string identity(const RunRequest& request) {
+  const plugins::PluginChoice choice = plugins::choose_plugin(request.xla.plugin);
   return plugins::plugin_identity(choice.kind, choice.named);
 }
 
@@ -177,19 +180,20 @@ std::vector<Platform> platforms() {
 
 // What is resolved, not what is written: auto is one program with what it stands for, and off with on where nothing
 // repeats.
-std::vector<std::string> features(const recipe::Recipe& recipe) {
-  const bool is_unrolled = recipe::has_repeated_blocks(recipe.model) && !recipe::has_block_loops(recipe);
-  std::vector<std::string> words = {"placement=" + recipe.xla.placement};
-  if (recipe.xla.attention != recipe::Xla{}.attention) words.push_back("attention=" + recipe.xla.attention);
+std::vector<std::string> features(const RunRequest& request) {
+  const bool is_unrolled = request.has_repeated_blocks && !request.has_block_loops;
+  std::vector<std::string> words = {"placement=" + std::string(base::text_of(request.xla.placement))};
+  if (request.xla.attention != recipe::Xla{}.attention)
+    words.push_back("attention=" + std::string(base::text_of(request.xla.attention)));
   if (is_unrolled) words.emplace_back("loops=off");
-  for (const std::string& flag : recipe.xla.flags) words.push_back("flag=" + flag);
+  for (const std::string& flag : request.xla.flags) words.push_back("flag=" + flag);
   return words;
 }
 
-RunSettings settings(const recipe::Recipe& recipe) {
-  return {.text = "plugin " + recipe.xla.plugin + ", collectives placed by " + recipe.xla.placement + ", " +
-                  recipe::block_loops_text(recipe),
-          .lines = plugins::to_text(xla_flags(recipe), plugins::kFlagLabel)};
+RunSettings settings(const RunRequest& request) {
+  return {.text = "plugin " + request.xla.plugin + ", collectives placed by " +
+                  std::string(base::text_of(request.xla.placement)) + ", " + request.blocks_text,
+          .lines = plugins::to_text(xla_flags(request), plugins::kFlagLabel)};
 }
 
 // layout.max_replicated_bytes is none of them even where XLA places collectives: the estimate of a launch is held
@@ -212,14 +216,14 @@ std::vector<recipe::IgnoredKey> ignores() {
            .applies = [](const recipe::Recipe& recipe) { return !recipe::has_repeated_blocks(recipe.model); }},
           {.key = "hardware.target",
            .decides = "the cpu plugin runs on this machine; plan and fit read it",
-           .applies = is_this_machine,
+           .applies = [](const recipe::Recipe& recipe) { return is_this_machine(run_request(recipe)); },
            .plans_read_it = true}};
 }
 
 }  // namespace
 
-plugins::ResolvedFlags xla_flags(const recipe::Recipe& recipe) {
-  return plugins::resolve_flags(recipe.xla.flags, plugins::flag_target_here(plugin_kind(recipe)));
+plugins::ResolvedFlags xla_flags(const RunRequest& request) {
+  return plugins::resolve_flags(request.xla.flags, plugins::flag_target_here(plugin_kind(request)));
 }
 
 Backend xla_backend() {
@@ -227,16 +231,16 @@ Backend xla_backend() {
           .runs_on = {hw::ChipKind::host, hw::ChipKind::gpu, hw::ChipKind::tpu},
           .cannot_run = cannot_run,
           .ignores = ignores(),
-          .placement = [](const recipe::Recipe& recipe) { return recipe.xla.placement; },
+          .placement = [](const RunRequest& request) { return request.xla.placement; },
           .runs_node_by_node = false,
           .emits_stablehlo = true,
-          .joins_processes = [](const recipe::Recipe& recipe) { return plugins::joins_processes(plugin_kind(recipe)); },
+          .joins_processes = [](const RunRequest& request) { return plugins::joins_processes(plugin_kind(request)); },
           .target = target,
           .estimates_with = "cpu",
           .load = load,
           .usable = usable,
           .require_devices = require_devices,
-          .threads = [](const recipe::Recipe&) { return available_threads(); },  // a plugin takes all there are
+          .threads = [](const RunRequest&) { return available_threads(); },  // a plugin takes all there are
           .free_bytes = free_bytes,
           .host_rates = cpu::host_rates_probe(),  // estimates are made for our own kernels
           .device_name = device_name,
@@ -247,8 +251,8 @@ Backend xla_backend() {
           .features = features,
           .settings = settings,
           .settings_json =
-              [](const recipe::Recipe& recipe) {
-                return base::Json{{"xla_flags", plugins::to_json(xla_flags(recipe))}};
+              [](const RunRequest& request) {
+                return base::Json{{"xla_flags", plugins::to_json(xla_flags(request))}};
               }};
 }
 

@@ -12,11 +12,13 @@ std::optional<std::string> nearest_value(const KeySpec& key, double wish) {
 
 std::string meaning_of(const KeySpec& key) { return key.path + ": " + key.doc; }
 
+std::string next_step(const KeySpec& key, const std::string& text) {
+  const std::optional<std::string> choice = nearest_choice(text, key.range.choices);
+  return choice ? "did you mean '" + *choice + "'?" : meaning_of(key);
+}
+
 std::string next_step(const KeySpec& key, const Member& member) {
-  if (const auto* text = std::get_if<std::string*>(&member)) {
-    const std::optional<std::string> choice = nearest_choice(**text, key.range.choices);
-    return choice ? "did you mean '" + *choice + "'?" : meaning_of(key);
-  }
+  if (const auto text = plain_text(member)) return next_step(key, *text);
   std::optional<std::string> value;
   if (const auto* integer = std::get_if<int64_t*>(&member)) value = nearest_value(key, static_cast<double>(**integer));
   if (const auto* number = std::get_if<double*>(&member)) value = nearest_value(key, **number);

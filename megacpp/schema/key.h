@@ -48,9 +48,28 @@ struct FieldOf<Value Record::*> {
 template <auto field>
 Key<typename detail::FieldOf<decltype(field)>::record> key(std::string path, Range range, std::string doc) {
   using Of = detail::FieldOf<decltype(field)>;
-  const Kind kind = kind_of(Member(static_cast<typename Of::value*>(nullptr)));
+  const Kind kind = kind_of(member_at(static_cast<typename Of::value*>(nullptr)));
   return {{std::move(path), kind, std::move(range), std::move(doc)},
-          [](typename Of::record& record) -> Member { return &(record.*field); }};
+          [](typename Of::record& record) { return member_at(&(record.*field)); }};
+}
+
+/// A setting that is an enum: its range is the words of the enum, and its documentation ends with what they mean.
+template <base::HasWords Enum>
+KeySpec mode(std::string path, std::string doc) {
+  std::string meanings;
+  for (const base::Word<Enum>& word : words_of(Enum{}))
+    if (!word.doc.empty())
+      meanings += (meanings.empty() ? " " : "; ") + std::string(word.name) + ": " + std::string(word.doc);
+  return {std::move(path), Kind::text, words<Enum>(), std::move(doc) + meanings + (meanings.empty() ? "" : ".")};
+}
+
+/// The key of such a field.
+template <auto field>
+requires base::HasWords<typename detail::FieldOf<decltype(field)>::value>
+    Key<typename detail::FieldOf<decltype(field)>::record> key(std::string path, std::string doc) {
+  using Of = detail::FieldOf<decltype(field)>;
+  return {mode<typename Of::value>(std::move(path), std::move(doc)),
+          [](typename Of::record& record) { return member_at(&(record.*field)); }};
 }
 
 /// The value of the key's range nearest to `wish`, as YAML text; none for a key that is no number, and where a bound is
@@ -62,6 +81,7 @@ std::string meaning_of(const KeySpec& key);
 
 /// What to do about a value outside the key's range: the nearest one inside, or what to read.
 std::string next_step(const KeySpec& key, const Member& member);
+std::string next_step(const KeySpec& key, const std::string& text);
 
 /// A row of a markdown table: key, kind, default, range, meaning. `shown` is the default as it is to be read.
 std::string table_row(const KeySpec& key, const std::string& shown);

@@ -45,9 +45,9 @@ bool contains(const Range& range, const Member& member) {
   if (const auto* integer = std::get_if<int64_t*>(&member)) return inside(range, static_cast<double>(**integer));
   if (const auto* number = std::get_if<double*>(&member)) return inside(range, **number);
   if (const auto* size = std::get_if<ByteSize*>(&member)) return inside(range, static_cast<double>((**size).bytes));
-  if (const auto* text = std::get_if<std::string*>(&member); text != nullptr && !range.choices.empty()) {
-    return std::find(range.choices.begin(), range.choices.end(), **text) != range.choices.end() ||
-           (range.integer_allowed && is_integer_inside(range, **text));
+  if (const auto text = plain_text(member); text && !range.choices.empty()) {
+    return std::find(range.choices.begin(), range.choices.end(), *text) != range.choices.end() ||
+           (range.integer_allowed && is_integer_inside(range, *text));
   }
   return true;
 }

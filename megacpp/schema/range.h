@@ -43,6 +43,12 @@ Range one_of_or_integer(double low, double high, Words... words) {
   return {.low = low, .high = high, .integer_allowed = true, .choices = {std::string(words)...}};
 }
 
+/// The words of an enum.
+template <base::HasWords Enum>
+Range words() {
+  return {.choices = base::all_words<Enum>()};
+}
+
 std::string describe(const Range& range);  // "at least 1", "swiglu or relu2", ""
 bool contains(const Range& range, const Member& member);
 /// The bound of the range nearest to `wish`, a number outside it, as YAML text; none where that bound is missing or

@@ -37,6 +37,7 @@ struct ValueWriter {
     return text + "]";
   }
   std::string operator()(const ByteSize* size) const { return to_string(*size); }
+  std::string operator()(const TextValue& choice) const { return quoted(choice.text(choice.value)); }
 };
 
 template <typename Number>
@@ -71,6 +72,7 @@ struct ScalarReader {
     if (size) *value = *size;
     return size.has_value();
   }
+  bool operator()(const TextValue& choice) const { return !text.empty() && choice.read(text, choice.value); }
 };
 
 }  // namespace
@@ -83,6 +85,12 @@ std::string_view kind_name(Kind kind) {
 }
 
 std::string value_text(const Member& member) { return std::visit(ValueWriter{}, member); }
+
+std::optional<std::string> plain_text(const Member& member) {
+  if (const auto* choice = std::get_if<TextValue>(&member)) return choice->text(choice->value);
+  if (const auto* text = std::get_if<std::string*>(&member)) return **text;
+  return std::nullopt;
+}
 
 bool read_scalar(const std::string& text, const Member& member) { return std::visit(ScalarReader{text}, member); }
 

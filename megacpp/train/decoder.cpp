@@ -76,7 +76,7 @@ std::unique_ptr<Decoder::Program> Decoder::load(const recipe::Model& model, cons
   program->tokens = tokens;
   program->compiled = compile::compile_forward(std::move(decoding), one_chip,
                                                runtime::target_on(backend, recipe, one_chip.parallel.mesh));
-  runtime::LoadOptions loading = runtime::load_options(recipe, 1);
+  runtime::LoadOptions loading = runtime::load_options(runtime::run_request(recipe), 1);
   loading.fetches = {kLogits};
   program->run = runtime::load_on(backend, recipe, program->compiled, loading);
   program->logits.resize(static_cast<size_t>(options_.sequences * tokens * vocab_));

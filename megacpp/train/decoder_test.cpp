@@ -58,7 +58,7 @@ std::vector<float> whole_logits(const recipe::Model& model, const checkpoint::Te
   const compile::Compiled compiled =
       compile::compile_forward(model::build_forward(model, {kSequences, kLength}, plan, true), plan,
                                runtime::target_on(backend, recipe, plan.parallel.mesh));
-  runtime::LoadOptions loading = runtime::load_options(recipe, 1);
+  runtime::LoadOptions loading = runtime::load_options(runtime::run_request(recipe), 1);
   loading.fetches = {"logits"};
   const auto run = runtime::load_on(backend, recipe, compiled, loading);
   RunState state(compiled, *run);
@@ -104,7 +104,7 @@ TEST(DecodingTest, LogitsOfEveryFamilyAndOptionAreThoseOfTheTrainingGraph) {
   for (recipe::Model model : testing_support::small_models()) {
     SCOPED_TRACE(model.name);
     auto& experts = model.config<blocks::FeedForward>();
-    if (experts.routing == "expert_choice") continue;
+    if (experts.routing == blocks::RoutedBy::experts) continue;
     experts.capacity_factor = 0;  // a decoder drops nothing
     const checkpoint::TensorMap weights = random_weights(model);
     const std::vector<int32_t> ids = random_ids(model.vocab);
@@ -125,7 +125,7 @@ TEST(DecodingTest, LogitsOfEveryFamilyAndOptionAreThoseOfTheTrainingGraph) {
 }
 
 TEST(DecodingTest, ExpertsThatChooseTokensAreRefused) {
-  const recipe::Model model = testing_support::with_experts("choice", "expert_choice", 1.0);
+  const recipe::Model model = testing_support::with_experts("choice", blocks::RoutedBy::experts, 1.0);
   testing_support::problem_of(base::Code::E1505,
                               [&] { Decoder(model, random_weights(model), {.sequences = 1, .length = 4}); });
 }

@@ -105,7 +105,7 @@ recipe::Recipe fitted_to(const recipe::Recipe& recipe, TokenPairs& pairs) {
 
 /// A pipeline runs its stages along a schedule with backward passes; elsewhere there is the forward pass alone.
 compile::Compiled compile_loss(const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target) {
-  const ir::DType compute = ir::dtype_named(recipe.train.precision);
+  const ir::DType compute = recipe.train.precision;
   model::ForwardModel forward =
       model::build_forward(recipe.model, {recipe.train.batch, recipe.train.sequence, compute}, plan);
   if (plan.stages == 1) return compile::compile_forward(std::move(forward), plan, target);
@@ -132,7 +132,7 @@ class Evaluator {
       : recipe_(recipe), plan_(plan::make_plan(recipe)) {
     const schedule::Target target = runtime::target_for(recipe, plan_.parallel.mesh);
     compiled_ = compile_loss(recipe, plan_, target);
-    runtime::LoadOptions loading = runtime::load_options(recipe, compiled_.mesh.chips());
+    runtime::LoadOptions loading = runtime::load_options(runtime::run_request(recipe), compiled_.mesh.chips());
     loading.fetches = {kLoss};
     run_ = runtime::load_for(recipe, compiled_, loading);
     state_ = std::make_unique<RunState>(compiled_, *run_);

@@ -157,7 +157,7 @@ class Parity {
                           {.forward = model::build_forward(described_.model, batch_, plan, true), .plan = plan}, target,
                           options);
     check_outputs();
-    runtime::LoadOptions loading = runtime::load_options(recipe, compiled_.mesh.chips());
+    runtime::LoadOptions loading = runtime::load_options(runtime::run_request(recipe), compiled_.mesh.chips());
     loading.fetches = compared_outputs();
     run_ = runtime::load_on(backend, recipe, compiled_, loading);
     bind(parameters);
@@ -181,7 +181,7 @@ class Parity {
     recipe.train.batch = batch_.sequences;
     recipe.train.sequence = batch_.length;
     // A pipeline adds gradients up in state, which is read whole: no sum may wait for an update that never comes.
-    if (recipe.layout.pipeline_parallel > 1) recipe.layout.zero = std::max<int64_t>(recipe.layout.zero, 2);
+    if (recipe.layout.pipeline_parallel > 1) recipe.layout.zero = std::max<int64_t>(recipe.layout.zero.given, 2);
     return recipe;
   }
 

@@ -45,7 +45,7 @@ ContractRun::ContractRun(recipe::Recipe recipe, const runtime::Backend& backend,
     : recipe_(std::move(recipe)),
       plan_(plan::make_plan(recipe_)),
       compiled_(compile::compile_training(recipe_, plan_, runtime::target_on(backend, recipe_, plan_.parallel.mesh))) {
-  runtime::LoadOptions options = runtime::load_options(recipe_, compiled_.mesh.chips());
+  runtime::LoadOptions options = runtime::load_options(runtime::run_request(recipe_), compiled_.mesh.chips());
   if (fetches == Fetches::experts) options.fetches = train::expert_fetches(compiled_);
   executable_ = runtime::load_on(backend, recipe_, compiled_, options);
   train::confirm_start(plan_, compiled_, *executable_);

@@ -87,18 +87,18 @@ runtime::Backend reference_backend() {
           },
           .runs_node_by_node = false,
           .target =
-              [](const recipe::Recipe&, const runtime::TargetMesh&) {
+              [](const runtime::RunRequest&, const runtime::TargetMesh&) {
                 return schedule::Target{
                     .name = "reference",
                     .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
                     .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }};
               },
-          .load = [](const recipe::Recipe&, const compile::Compiled& compiled,
+          .load = [](const runtime::RunRequest&, const compile::Compiled& compiled,
                      const runtime::LoadOptions& options) -> std::unique_ptr<runtime::Executable> {
             return std::make_unique<ReferenceExecutable>(compiled, options);
           },
-          .usable = [](const recipe::Recipe&) { return base::Decision::yes(); },
-          .identity = [](const recipe::Recipe&) { return std::string("reference"); }};
+          .usable = [](const runtime::RunRequest&) { return base::Decision::yes(); },
+          .identity = [](const runtime::RunRequest&) { return std::string("reference"); }};
 }
 
 }  // namespace megacpp::testing_support

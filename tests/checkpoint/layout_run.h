@@ -53,7 +53,8 @@ class LayoutRun {
   explicit LayoutRun(recipe::Recipe recipe, const runtime::Backend& backend = runtime::backend_named("cpu"))
       : recipe_(on_backend(std::move(recipe), backend)),
         compiled_(compile_for(recipe_, backend)),
-        run_(runtime::load_on(backend, recipe_, compiled_, runtime::load_options(recipe_, compiled_.mesh.chips()))) {}
+        run_(runtime::load_on(backend, recipe_, compiled_,
+                              runtime::load_options(runtime::run_request(recipe_), compiled_.mesh.chips()))) {}
 
   void draw_weights() { train::RunState(compiled_, *run_).initialise_weights(7); }
   void load(const checkpoint::Reader& reader) { train::load_state(reader, compiled_, *run_); }

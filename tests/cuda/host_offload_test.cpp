@@ -196,8 +196,9 @@ TEST(CudaHostOffloadTest, AHostThatRefusesPinnedMemoryIsE2005) {
   gpu.machine().answers["cuMemHostAlloc"] = 2;
   const recipe::Recipe recipe = hybrid(kOffload);
   const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
-  const base::Problem problem = problem_of(
-      base::Code::E2005, [&] { runtime::cuda::load(compiled, runtime::load_options(recipe, 1), gpu.parts()); });
+  const base::Problem problem = problem_of(base::Code::E2005, [&] {
+    runtime::cuda::load(compiled, runtime::load_options(runtime::run_request(recipe), 1), gpu.parts());
+  });
   EXPECT_NE(problem.next.find("layout.offload: none"), std::string::npos) << problem.next;
   EXPECT_EQ(gpu.machine().allocated.size(), 0U);
 }

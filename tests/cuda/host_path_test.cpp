@@ -277,8 +277,9 @@ TEST(CudaHostPathTest, APlanThatTheGpuCannotHoldIsE2001) {
   gpu.machine().memory_bytes = size_t{1} << 20;
   const recipe::Recipe recipe = hybrid();
   const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
-  const base::Problem problem = problem_of(
-      base::Code::E2001, [&] { runtime::cuda::load(compiled, runtime::load_options(recipe, 1), gpu.parts()); });
+  const base::Problem problem = problem_of(base::Code::E2001, [&] {
+    runtime::cuda::load(compiled, runtime::load_options(runtime::run_request(recipe), 1), gpu.parts());
+  });
   EXPECT_NE((problem.where + problem.got).find("NVIDIA H200"), std::string::npos) << problem.where << problem.got;
   EXPECT_EQ(gpu.machine().allocated.size(), 0U);
 }
@@ -287,8 +288,9 @@ TEST(CudaHostPathTest, APlanThatTheGpuCannotHoldIsE2001) {
 base::Problem refusal_on(const StandInGpu& gpu, base::Code code) {
   const recipe::Recipe recipe = hybrid();
   const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
-  base::Problem problem =
-      problem_of(code, [&] { runtime::cuda::load(compiled, runtime::load_options(recipe, 1), gpu.parts()); });
+  base::Problem problem = problem_of(code, [&] {
+    runtime::cuda::load(compiled, runtime::load_options(runtime::run_request(recipe), 1), gpu.parts());
+  });
   EXPECT_EQ(gpu.machine().allocated.size(), 0U);
   EXPECT_EQ(gpu.machine().breaches, std::vector<std::string>());
   return problem;
@@ -359,8 +361,9 @@ TEST(CudaHostPathTest, AnotherGenerationOfCardIsE1508) {
   gpu.machine().capabilities[0] = 80;
   const recipe::Recipe recipe = hybrid();
   const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
-  const base::Problem problem = problem_of(
-      base::Code::E1508, [&] { runtime::cuda::load(compiled, runtime::load_options(recipe, 1), gpu.parts()); });
+  const base::Problem problem = problem_of(base::Code::E1508, [&] {
+    runtime::cuda::load(compiled, runtime::load_options(runtime::run_request(recipe), 1), gpu.parts());
+  });
   EXPECT_NE(problem.got.find("8.0"), std::string::npos) << problem.got;
 }
 
@@ -370,8 +373,9 @@ TEST(CudaHostPathTest, ABuildWithoutDeviceCodeSaysWhichKernelItLacks) {
   const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
   runtime::cuda::LoadParts parts = gpu.parts();
   parts.find_cubin = [](std::string_view) { return std::span<const std::byte>(); };
-  const base::Problem problem =
-      problem_of(base::Code::E1505, [&] { runtime::cuda::load(compiled, runtime::load_options(recipe, 1), parts); });
+  const base::Problem problem = problem_of(base::Code::E1505, [&] {
+    runtime::cuda::load(compiled, runtime::load_options(runtime::run_request(recipe), 1), parts);
+  });
   EXPECT_TRUE(problem.where.starts_with("kernel ")) << problem.where;
 }
 

@@ -63,7 +63,7 @@ std::string trained_losses(const recipe::Recipe& recipe, const collectives::Tran
   const int64_t chips = plan.parallel.mesh.chips();
   const compile::Compiled compiled =
       compile::compile_training(recipe, plan, runtime::cuda::cuda_target(chips, transport));
-  runtime::LoadOptions options = runtime::load_options(recipe, chips);
+  runtime::LoadOptions options = runtime::load_options(runtime::run_request(recipe), chips);
   options.transport = transport;
   const std::unique_ptr<runtime::Executable> run = runtime::cuda::load(compiled, options);
   train::RunState(compiled, *run).initialise_weights(1);

@@ -165,8 +165,8 @@ TEST(CpuMediumModelTest, BlockSparseAttention) {
 
 TEST(CpuMediumModelTest, ExpertsByEveryRouting) {
   for (const auto& [routing, capacity] :
-       {std::pair("token_choice", 1.0), {"token_choice", 0.0}, {"expert_choice", 1.0}}) {
-    SCOPED_TRACE(routing);
+       {std::pair(blocks::RoutedBy::tokens, 1.0), {blocks::RoutedBy::tokens, 0.0}, {blocks::RoutedBy::experts, 1.0}}) {
+    SCOPED_TRACE(base::text_of(routing));
     recipe::Model config = medium_model("E");
     config.config<blocks::FeedForward>() = {
         .intermediate = 50, .experts = 5, .routing = routing, .capacity_factor = capacity, .shared_intermediate = 20};

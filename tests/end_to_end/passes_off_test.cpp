@@ -29,7 +29,7 @@ struct LayoutRow {
 // Weights gathered in bf16, split products, exchanged tokens, programs of stages: every optional pass has something to
 // do in one of them.
 const std::vector<LayoutRow> kRows = {
-    {"data", {.policy = "fsdp", .data_parallel = 2}},
+    {"data", {.policy = recipe::Policy::fsdp, .data_parallel = 2}},
     {"tensor", {.tensor_parallel = 2}},
     {"expert", {.expert_parallel = 2}, 4},
     {"pipeline", {.data_parallel = 2, .pipeline_parallel = 2, .zero = 1}},
@@ -41,7 +41,8 @@ recipe::Recipe recipe_for(const LayoutRow& row) {
   recipe.model = {.name = "passes", .pattern = "AE", .depth = 2, .hidden = 32, .vocab = 256};
   recipe.model.config<blocks::Attention>() = {.heads = 4, .kv_heads = 2, .head_dim = 8};
   recipe.model.config<blocks::FeedForward>() = {.intermediate = 48, .experts = row.experts};
-  recipe.train = {.batch = 4, .sequence = 16, .micro_steps = 2, .steps = 3, .precision = "bf16", .log_every = 1};
+  recipe.train = {
+      .batch = 4, .sequence = 16, .micro_steps = 2, .steps = 3, .precision = ir::DType::bf16, .log_every = 1};
   recipe.layout = row.layout;
   return recipe;
 }

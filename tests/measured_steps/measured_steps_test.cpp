@@ -85,7 +85,7 @@ Row predict(const std::string& line) {
     settings.push_back(text(setting));
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/" + text(json["recipe"]), settings);
   for (const char letter : recipe::recompute_letters(recipe.model))
-    EXPECT_NE(recipe::recompute_level(recipe, letter), recipe::kAutoRecompute) << text(json["name"]);
+    EXPECT_NE(recipe::recompute_level(recipe, letter), recipe::RecomputeLevel::automatic) << text(json["name"]);
   Row row;
   row.backend = recipe.backend;
   row.name = text(json["name"]);

@@ -44,7 +44,7 @@ TrainedBits train_on_gpu(recipe::Recipe recipe, bool profile, const std::vector<
   const plan::Plan plan = plan::make_plan(recipe);
   const compile::Compiled compiled = compile::compile_training(
       recipe, plan, runtime::target_on(cuda, recipe, plan.parallel.mesh), {.without = without});
-  runtime::LoadOptions options = runtime::load_options(recipe, compiled.mesh.chips());
+  runtime::LoadOptions options = runtime::load_options(runtime::run_request(recipe), compiled.mesh.chips());
   options.profile = profile;
   const std::unique_ptr<runtime::Executable> run = runtime::load_on(cuda, recipe, compiled, options);
   train::RunState(compiled, *run).initialise_weights(1);
@@ -87,7 +87,7 @@ TEST_P(CudaRepeatTest, StateInTheHostsMemoryHasTheBitsOfStateOnTheDevice) {
   const Variable own_cache("XDG_CACHE_HOME", cache.path().string());
   recipe::Recipe recipe = recipe_of(GetParam(), 1);
   const TrainedBits on_device = train_on_gpu(recipe, false);
-  recipe.layout.offload = "optimizer";
+  recipe.layout.offload = recipe::Offload::optimizer;
   expect_same_bits(train_on_gpu(recipe, false), on_device);
 }
 
@@ -115,10 +115,10 @@ TEST_P(CudaOffloadTest, ActivationsInTheHostsMemoryHaveTheBitsOfThoseOnTheDevice
   const TrainedBits on_device = train_on_gpu(recipe, false);
   ASSERT_EQ(on_device.losses.size(), 3U);
   EXPECT_EQ(on_device.host_bytes, 0);
-  for (const char* offload : {"activations", "all"}) {
+  for (const recipe::Offload offload : {recipe::Offload::activations, recipe::Offload::all}) {
     recipe.layout.offload = offload;
     const TrainedBits on_host = train_on_gpu(recipe, false);
-    EXPECT_GT(on_host.host_bytes, 0) << offload;
+    EXPECT_GT(on_host.host_bytes, 0) << base::text_of(offload);
     expect_same_bits(on_host, on_device);
   }
 }

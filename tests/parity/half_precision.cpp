@@ -43,7 +43,7 @@ std::vector<int64_t> roundings_of(const ir::Graph& graph) {
 GradientRun run_gradients(recipe::Recipe recipe, const runtime::Backend& backend) {
   recipe.backend = backend.name;
   const plan::Plan plan = plan::make_plan(recipe);
-  const ir::DType compute = recipe.train.precision == "bf16" ? ir::DType::bf16 : ir::DType::f32;
+  const ir::DType compute = recipe.train.precision;
   model::ForwardModel forward =
       model::build_forward(recipe.model, {recipe.train.batch, recipe.train.sequence, compute}, plan);
   const std::vector<model::ExpertLoad> loads = forward.expert_loads;
@@ -51,7 +51,7 @@ GradientRun run_gradients(recipe::Recipe recipe, const runtime::Backend& backend
     forward.graph.add_output({.name = load.counts_name(), .value = load.counts});
   const compile::Compiled compiled = compile::compile_gradients(
       {.forward = std::move(forward), .plan = plan}, runtime::target_on(backend, recipe, plan.parallel.mesh));
-  runtime::LoadOptions options = runtime::load_options(recipe, 1);
+  runtime::LoadOptions options = runtime::load_options(runtime::run_request(recipe), 1);
   for (const blocks::Parameter& parameter : compiled.parameters)
     if (parameter.trainable) options.fetches.push_back(optim::gradient_name(parameter.name));
   for (const model::ExpertLoad& load : loads) options.fetches.push_back(load.counts_name());

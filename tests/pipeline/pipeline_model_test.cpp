@@ -91,7 +91,7 @@ Carried carried_from(const recipe::Model& config) {
 
 TEST(PipelineModelTest, ResidualAndRouterStatisticsAreAllThatIsCarried) {
   EXPECT_EQ(carried_from(testing_support::small_model("hybrid", "AEMR")), (Carried{{{2, 6, 8}, true}}));
-  recipe::Model experts = testing_support::with_experts("experts", "token_choice", 1.0);
+  recipe::Model experts = testing_support::with_experts("experts", blocks::RoutedBy::tokens, 1.0);
   experts.depth = 2;
   // Dropped tokens are a count; the balance and z losses so far are trained through.
   EXPECT_EQ(carried_from(experts), (Carried{{{}, true}, {{}, true}, {{}, false}, {{2, 6, 8}, true}}));
@@ -324,11 +324,12 @@ TEST(PipelineModelTest, AStepAlongAnyScheduleEqualsTheWholeGraph) {
     const model::ForwardModel forward = built(config);
     const Step step = draw_step(config, forward, 3);
     const Whole wanted = run_whole(forward, step.weights, step.batches);
-    for (const std::string& name : plan::schedule_names()) {
-      SCOPED_TRACE(config.name + " " + name);
-      const plan::PipelineShape shape{.stages = 2, .micros = 3, .chunks = name == "interleaved" ? 2 : 1};
-      const plan::PipelineSchedule schedule = plan::build_schedule(name, shape);
-      const Backward backward = name == "zero_bubble" ? Backward::in_two_parts : Backward::whole;
+    for (const auto& [kind, name, doc] : words_of(recipe::StageSchedule{})) {
+      SCOPED_TRACE(config.name + " " + std::string(name));
+      const plan::PipelineShape shape{
+          .stages = 2, .micros = 3, .chunks = kind == recipe::StageSchedule::interleaved ? 2 : 1};
+      const plan::PipelineSchedule schedule = plan::build_schedule(kind, shape);
+      const Backward backward = kind == recipe::StageSchedule::zero_bubble ? Backward::in_two_parts : Backward::whole;
       std::vector<Divided> passes;
       const std::vector<int64_t> cuts = balanced_cuts(forward.graph, shape.stages * shape.chunks);
       for (const Stage& stage : cut_stages(forward.graph, forward.loss, cuts).stages) {

@@ -18,9 +18,10 @@ namespace {
 
 enum class Recompute : uint8_t { none, selective, full };
 
-const char* name_of(Recompute recompute) {
-  constexpr const char* kNames[] = {"none", "selective", "full"};
-  return kNames[static_cast<size_t>(recompute)];
+recipe::RecomputeLevel level_of(Recompute recompute) {
+  using recipe::RecomputeLevel;
+  constexpr RecomputeLevel kLevels[] = {RecomputeLevel::none, RecomputeLevel::selective, RecomputeLevel::full};
+  return kLevels[static_cast<size_t>(recompute)];
 }
 
 /// How the t chips of tensor parallelism share a tensor.
@@ -133,7 +134,7 @@ recipe::Recipe recipe_of(const Row& row) {
   layout.tensor_parallel = row.chips;
   layout.sequence_parallel = row.sequence_parallel;
   recipe::Recipe recipe = dense_transformer(row.sizes, layout);
-  recipe.train.recompute['A'] = recipe.train.recompute['E'] = name_of(row.ours);
+  recipe.train.recompute['A'] = recipe.train.recompute['E'] = level_of(row.ours);
   return recipe;
 }
 

@@ -19,12 +19,13 @@ recipe::Recipe dense_transformer(const Sizes& sizes, const recipe::Layout& layou
   recipe.model.tie_embeddings = true;
   recipe.model.config<blocks::Attention>() = {
       .heads = sizes.heads, .kv_heads = sizes.heads, .head_dim = sizes.hidden / sizes.heads, .rope = false};
-  recipe.model.config<blocks::FeedForward>() = {.activation = "relu2", .intermediate = sizes.inner};
+  recipe.model.config<blocks::FeedForward>() = {.activation = blocks::ActivationFunction::relu2,
+                                                .intermediate = sizes.inner};
   recipe.train.batch = sizes.batch * layout.data_parallel;
   recipe.train.sequence = sizes.sequence;
   recipe.train.micro_steps = 2;
   recipe.train.steps = 1;
-  recipe.train.precision = "bf16";
+  recipe.train.precision = ir::DType::bf16;
   recipe.layout = layout;
   return recipe;
 }

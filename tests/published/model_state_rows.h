@@ -31,8 +31,8 @@ struct StateRow {
   PerParameter published;
   std::vector<Difference> differences;
   // What a run of ours is told.
-  std::string precision = "bf16";
-  std::string policy = "spmd";
+  ir::DType precision = ir::DType::bf16;
+  recipe::Policy policy = recipe::Policy::spmd;
   int64_t zero = 0;
   int64_t chips = 4;   // d
   int64_t tensor = 1;  // t; each chip has that part of every parameter but norms

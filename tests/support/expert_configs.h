@@ -15,8 +15,8 @@ inline std::vector<std::pair<std::string, blocks::FeedForward>> expert_configs(i
   const blocks::FeedForward base = {.intermediate = intermediate, .experts = 4, .top_k = 2, .capacity_factor = 0.75};
   blocks::FeedForward dropless = base, by_experts = base, biased = base;
   dropless.capacity_factor = 0;
-  by_experts.routing = "expert_choice";
-  biased.scoring = "sigmoid";
+  by_experts.routing = blocks::RoutedBy::experts;
+  biased.scoring = blocks::Scoring::sigmoid;
   biased.bias_rate = 0.1;
   biased.shared_intermediate = shared;
   return {{"capacity", base}, {"dropless", dropless}, {"expert_choice", by_experts}, {"biased_shared", biased}};

@@ -35,7 +35,7 @@ recipe::Model small_model(std::string name, std::string pattern, const Change& c
   return model;
 }
 
-inline recipe::Model with_experts(std::string name, std::string routing, double capacity_factor) {
+inline recipe::Model with_experts(std::string name, blocks::RoutedBy routing, double capacity_factor) {
   return small_model(std::move(name), "E", [&](recipe::Model& m) {
     m.config<blocks::FeedForward>().experts = 4;
     m.config<blocks::FeedForward>().routing = routing;
@@ -64,25 +64,26 @@ inline std::vector<recipe::Model> small_models() {
     m.embed_scale = 2.0;
     m.z_loss = 0.01;
   }));
-  models.push_back(small_model("relu2", "E", [](Model& m) { m.config<blocks::FeedForward>().activation = "relu2"; }));
+  models.push_back(small_model(
+      "relu2", "E", [](Model& m) { m.config<blocks::FeedForward>().activation = blocks::ActivationFunction::relu2; }));
   models.push_back(small_model("mamba_plain", "M", [](Model& m) {
     m.config<blocks::Mamba>().conv_bias = false;
     m.config<blocks::Mamba>().norm_per_group = false;
     m.config<blocks::Mamba>().dt_limit_low = 0.01;
     m.config<blocks::Mamba>().dt_limit_high = 0.05;
   }));
-  models.push_back(with_experts("capacity", "token_choice", 1.0));
-  models.push_back(with_experts("dropless", "token_choice", 0.0));
-  models.push_back(with_experts("expert_choice", "expert_choice", 1.0));
-  Model biased = with_experts("sigmoid_bias_shared", "token_choice", 1.25);
-  biased.config<blocks::FeedForward>().scoring = "sigmoid";
+  models.push_back(with_experts("capacity", blocks::RoutedBy::tokens, 1.0));
+  models.push_back(with_experts("dropless", blocks::RoutedBy::tokens, 0.0));
+  models.push_back(with_experts("expert_choice", blocks::RoutedBy::experts, 1.0));
+  Model biased = with_experts("sigmoid_bias_shared", blocks::RoutedBy::tokens, 1.25);
+  biased.config<blocks::FeedForward>().scoring = blocks::Scoring::sigmoid;
   biased.config<blocks::FeedForward>().bias_rate = 0.01;
   biased.config<blocks::FeedForward>().shared_intermediate = 6;
   models.push_back(biased);
-  Model over_model = with_experts("balance_over_model", "token_choice", 1.25);
+  Model over_model = with_experts("balance_over_model", blocks::RoutedBy::tokens, 1.25);
   over_model.pattern = "EE";
   over_model.depth = 2;
-  over_model.config<blocks::FeedForward>().balance_over = "model";
+  over_model.config<blocks::FeedForward>().balance_over = blocks::BalanceOver::model;
   over_model.config<blocks::FeedForward>().renormalise = false;
   models.push_back(over_model);
   models.push_back(small_model("lora", "AEMR", [](Model& m) { m.lora = {.rank = 2, .alpha = 3}; }));

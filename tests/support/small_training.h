@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-
 #include "tests/support/small_models.h"
 
 namespace megacpp::testing_support {
 
 /// Two micro-steps of the small model with every family, all letters recomputed alike.
-inline recipe::Recipe small_training(const std::string& recompute) {
+inline recipe::Recipe small_training(recipe::RecomputeLevel recompute) {
   recipe::Recipe recipe;
   recipe.name = "small";
   recipe.model = small_models()[4];

@@ -36,7 +36,7 @@ inline fit::Assumptions with_unrolled_lane(int64_t limit = 0) {
   fit::Assumptions assumptions = test_assumptions("v6e:2x2", limit);
   hw::Chip& chip = assumptions.slice.chip;
   chip.code_bytes_base = chip.code_bytes_per_block = chip.unrolled_code_per_block = 1;
-  assumptions.lane = {.backend = "xla", .hardware = "v6e", .placement = "megacpp"};
+  assumptions.lane = {.backend = "xla", .hardware = "v6e", .placement = recipe::XlaPlacement::megacpp};
   fit::Lane unrolled = assumptions.lane;
   unrolled.loops = fit::LaneLoops::off;
   assumptions.unrolled = fit::UnrolledLane{unrolled, {"loops=off"}};

@@ -15,15 +15,15 @@ namespace megacpp::testing_support {
 /// folder keeps what was compiled.
 inline runtime::Backend xla_backend(emit::Placement placement, const std::filesystem::path& cache = {}) {
   runtime::Backend backend = runtime::backend_named("xla");
-  backend.target = [placement](const recipe::Recipe&, const runtime::TargetMesh&) {
+  backend.target = [placement](const runtime::RunRequest&, const runtime::TargetMesh&) {
     return runtime::pjrt::xla_target(placement);
   };
-  backend.load = [placement, cache](const recipe::Recipe& recipe, const compile::Compiled& compiled,
+  backend.load = [placement, cache](const runtime::RunRequest& request, const compile::Compiled& compiled,
                                     const runtime::LoadOptions& options) {
     return runtime::pjrt::load(compiled,
                                {.placement = placement,
                                 .plugin = MEGACPP_PJRT_CPU_PLUGIN,
-                                .has_loops = recipe::has_block_loops(recipe),
+                                .has_loops = request.has_block_loops,
                                 .flags = {{"xla_backend_optimization_level", int64_t{0}},
                                           {"xla_cpu_use_fusion_emitters", false},
                                           {"xla_llvm_disable_expensive_passes", true}},

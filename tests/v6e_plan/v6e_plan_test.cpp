@@ -66,8 +66,8 @@ Estimate estimate_of(const base::Json& json) {
   recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/" + recipe_file(json), settings_of(json));
   // The recorded steps kept what no key named.
   for (const char letter : recipe::recompute_letters(recipe.model))
-    if (recipe::recompute_level(recipe, letter) == recipe::kAutoRecompute)
-      recipe::set_recompute_level(recipe, letter, "none");
+    if (recipe::recompute_level(recipe, letter) == recipe::RecomputeLevel::automatic)
+      recipe::set_recompute_level(recipe, letter, recipe::RecomputeLevel::none);
   return make_estimate(recipe, assumptions_of(json));
 }
 
@@ -202,7 +202,7 @@ struct PlanErrors {
       peak.push_back(off(static_cast<double>(row.expected->alive()), row.peak));
       need.push_back(off(static_cast<double>(row.expected->total()), row.reserved() + row.code));
     }
-    if (row.flops && row.estimate.recipe.xla.placement == "megacpp")
+    if (row.flops && row.estimate.recipe.xla.placement == recipe::XlaPlacement::megacpp)
       flops.push_back(off(row.estimate.compiled.stages[0].flops, *row.flops));
     arguments.push_back(off(static_cast<double>(planned.total()), row.argument));
     reserved.push_back(row.reserved() / static_cast<double>(worst.planned));

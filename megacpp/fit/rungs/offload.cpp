@@ -8,7 +8,7 @@ namespace {
 std::vector<plan::Changes> more_to_the_host(const recipe::Recipe& recipe) {
   const recipe::Layout& layout = recipe.layout;
   if (layout.offloads_state() && layout.offloads_activations()) return {};
-  if (layout.offload != "none") return {{{"layout.offload", "all"}}};
+  if (layout.offload != recipe::Offload::none) return {{{"layout.offload", "all"}}};
   return {{{"layout.offload", "optimizer"}}, {{"layout.offload", "activations"}}};
 }
 

@@ -16,10 +16,12 @@ std::vector<plan::Changes> more_recompute(const recipe::Recipe& recipe) {
   std::ranges::stable_sort(types, std::greater<>(),
                            [](const recipe::BlockType& type) { return type.traits().selective_is_cheap; });
   std::vector<plan::Changes> offers;
-  for (const auto& [from, to] : {std::pair("none", "selective"), std::pair("selective", "full")})
+  using recipe::RecomputeLevel;
+  for (const auto& [from, to] : {std::pair(RecomputeLevel::none, RecomputeLevel::selective),
+                                 std::pair(RecomputeLevel::selective, RecomputeLevel::full)})
     for (const recipe::BlockType& type : types)
       if (recipe::recompute_level(recipe, type.letter) == from)
-        offers.push_back({{recipe::recompute_key(type.letter), to}});
+        offers.push_back({{recipe::recompute_key(type.letter), std::string(base::text_of(to))}});
   return offers;
 }
 

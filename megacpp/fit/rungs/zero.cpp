@@ -6,10 +6,9 @@ namespace megacpp::fit {
 namespace {
 
 std::vector<plan::Changes> higher_zero(const recipe::Recipe& recipe) {
-  recipe::Layout layout = recipe.layout;
-  plan::apply_policy(layout);
-  if (layout.zero >= 3) return {};
-  return with_effect({{change_to("layout.zero", layout.zero + 1)}}, recipe);
+  const int64_t zero = plan::zero_level(recipe.layout);
+  if (zero >= 3) return {};
+  return with_effect({{change_to("layout.zero", zero + 1)}}, recipe);
 }
 
 }  // namespace

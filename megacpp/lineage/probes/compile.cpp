@@ -56,8 +56,8 @@ double first_loss(const runtime::Backend& backend, const recipe::Recipe& recipe)
   const plan::Plan plan = plan::make_plan(recipe);
   const compile::Compiled compiled =
       compile::compile_training(recipe, plan, runtime::target_on(backend, recipe, plan.parallel.mesh));
-  const std::unique_ptr<runtime::Executable> run =
-      runtime::load_on(backend, recipe, compiled, runtime::load_options(recipe, compiled.mesh.chips()));
+  const std::unique_ptr<runtime::Executable> run = runtime::load_on(
+      backend, recipe, compiled, runtime::load_options(runtime::run_request(recipe), compiled.mesh.chips()));
   train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   const Counting source;
   const data::Batches batches(source, train::batch_options(recipe));
@@ -101,7 +101,7 @@ std::string try_backend(const runtime::Backend& backend, const std::string& plat
   std::vector<std::string> overrides = {"backend=" + backend.name};
   if (!platform.empty()) overrides.push_back("xla.plugin=" + platform);
   const recipe::Recipe recipe = recipe::parse(kTinyRecipe, "the doctor's recipe", overrides);
-  const base::Decision usable = backend.usable(recipe);
+  const base::Decision usable = backend.usable(runtime::run_request(recipe));
   if (!usable) return "not tried: " + usable.reason();
   if (lacks_devices(platform, subject)) return "not tried: no device of the platform is here";
   return run_step(backend, recipe);

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "megacpp/base/error.h"
-#include "megacpp/recipe/chip_settings.h"
 #include "megacpp/runtime/backend.h"
 #include "megacpp/runtime/cuda/cuda_backend.h"
 #include "megacpp/runtime/cuda/exchange_steps.h"
@@ -55,7 +54,7 @@ std::optional<recipe::Unsupported> cannot_run(const recipe::Recipe& recipe) {
   return std::nullopt;
 }
 
-base::Decision usable(const recipe::Recipe&) {
+base::Decision usable(const RunRequest&) {
   if (const std::vector<std::string_view> missing = missing_cubins(); !missing.empty())
     return base::Decision::no(
         fmt::format("a build without nvcc, which lacks the kernels {}; install the CUDA toolkit "
@@ -73,13 +72,13 @@ base::Decision usable(const recipe::Recipe&) {
   return base::Decision::yes();
 }
 
-std::optional<int64_t> free_bytes(const recipe::Recipe&) {
+std::optional<int64_t> free_bytes(const RunRequest&) {
   const FoundDriver found = find_driver();
   return found.driver == nullptr ? std::nullopt : free_bytes_of(*found.driver, 0);
 }
 
 /// By the driver's files; where a container hides them, by the driver itself.
-std::string device_name(const recipe::Recipe&) {
+std::string device_name(const RunRequest&) {
   if (std::string name = plugins::nvidia_device_name(); !name.empty()) return name;
   const FoundDriver found = find_driver();
   return found.driver == nullptr ? "" : read_properties(*found.driver, 0).name;
@@ -99,7 +98,7 @@ std::vector<std::string> library_texts() {
   return texts;
 }
 
-std::string identity(const recipe::Recipe&) {
+std::string identity(const RunRequest&) {
   const FoundDriver found = find_driver();
   if (found.driver == nullptr) return "no GPU";
   return fmt::format("{}, driver for CUDA {}, {}", read_properties(*found.driver, 0).name,
@@ -126,9 +125,9 @@ void share_cards(FoundHardware& found, const Machine& machine) {
   if (sharing > 1) found.note += fmt::format("; {} virtual chips share a GPU and its memory", sharing);
 }
 
-FoundHardware find_hardware(const recipe::Recipe& recipe, const Machine& machine) {
-  if (!recipe.hardware.target.empty()) return {.slice = hw::parse_target(recipe.hardware.target)};
-  const int64_t chips = recipe::chips_of(recipe.layout);
+FoundHardware find_hardware(const RunRequest& request, const Machine& machine) {
+  if (!request.hardware.target.empty()) return {.slice = hw::parse_target(request.hardware.target)};
+  const int64_t chips = request.chips;
   if (machine.device_name.empty()) return unknown_cards(chips);
   FoundHardware found = hardware_of_devices(
       {.name = machine.device_name, .count = chips, .unknown = [chips] { return unknown_cards(chips); }});
@@ -142,27 +141,27 @@ FoundHardware find_hardware(const recipe::Recipe& recipe, const Machine& machine
 namespace megacpp::runtime {
 
 Backend cuda_backend() {
-  using recipe::Recipe;
-  return {.name = "cuda",
-          .runs_on = {hw::ChipKind::gpu},
-          .cannot_run = cuda::cannot_run,
-          .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
-                      {.key = "train.threads", .decides = "kernels run on the GPU"},
-                      {.key = "layout.collectives", .decides = "chips add up what they hold on their GPUs"}},
-          .has_kernel = [](std::string_view op) { return cuda::find_kernel(op) != nullptr; },
-          .transports = {"inproc", "mpi"},
-          .chips_of_process = 1,
-          .target = [](const Recipe&, const TargetMesh& mesh) { return cuda::cuda_target(mesh.chips, mesh.transport); },
-          .load = [](const Recipe&, const compile::Compiled& compiled,
-                     const LoadOptions& options) { return cuda::load(compiled, options); },
-          .usable = cuda::usable,
-          .require_devices = [](const Recipe&) { cuda::open_driver(cuda::driver_place({})); },
-          .threads = [](const Recipe&) { return available_threads(); },
-          .free_bytes = cuda::free_bytes,
-          .device_name = cuda::device_name,
-          .find_hardware = cuda::find_hardware,
-          .identity = cuda::identity,
-          .settings = [](const Recipe&) { return RunSettings{.text = "kernels for sm_90a"}; }};
+  return {
+      .name = "cuda",
+      .runs_on = {hw::ChipKind::gpu},
+      .cannot_run = cuda::cannot_run,
+      .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
+                  {.key = "train.threads", .decides = "kernels run on the GPU"},
+                  {.key = "layout.collectives", .decides = "chips add up what they hold on their GPUs"}},
+      .has_kernel = [](std::string_view op) { return cuda::find_kernel(op) != nullptr; },
+      .transports = {"inproc", "mpi"},
+      .chips_of_process = 1,
+      .target = [](const RunRequest&, const TargetMesh& mesh) { return cuda::cuda_target(mesh.chips, mesh.transport); },
+      .load = [](const RunRequest&, const compile::Compiled& compiled,
+                 const LoadOptions& options) { return cuda::load(compiled, options); },
+      .usable = cuda::usable,
+      .require_devices = [](const RunRequest&) { cuda::open_driver(cuda::driver_place({})); },
+      .threads = [](const RunRequest&) { return available_threads(); },
+      .free_bytes = cuda::free_bytes,
+      .device_name = cuda::device_name,
+      .find_hardware = cuda::find_hardware,
+      .identity = cuda::identity,
+      .settings = [](const RunRequest&) { return RunSettings{.text = "kernels for sm_90a"}; }};
 }
 
 }  // namespace megacpp::runtime
