@@ -71,9 +71,9 @@ TEST_P(HfExportTest, AnExportIsImportedAsTheSameModel) {
 
 TEST_P(HfExportTest, AnImportedFolderIsWrittenBackToTheByte) {
   const GoldenModel source = golden_model(GetParam());
-  for (const StoredType type : {ir::DType::f32, ir::DType::bf16, StoredType::f16()}) {
-    SCOPED_TRACE(static_cast<int>(type));
-    const std::string name = std::to_string(static_cast<int>(type));
+  for (const StoredType type : {StoredType(ir::DType::f32), StoredType(ir::DType::bf16), StoredType::f16()}) {
+    const std::string name(type->safetensors);
+    SCOPED_TRACE(name);
     export_hf_folder(at(name), source.described.model, source.ours, {.type = type});
     const ImportedModel imported = import_hf_folder(at(name));
     export_hf_folder(at(name + "-back"), imported.description.model, imported.tensors, {.like = &imported});

@@ -60,7 +60,7 @@ std::map<std::string, int64_t> stored_bytes(const StagePrograms& stage, ProgramK
   std::map<std::string, int64_t> bytes;
   for (const Program& program : stage.programs)
     for (const ir::Node& node : program.graph.nodes())
-      if (program.kind == kind && node.op == ops::kCopyStartOp && ops::is_in_host_memory(node))
+      if (program.kind == kind && node.op == ops::kCopyStartOp && ops::tier_of(node) == ir::Tier::host)
         bytes[std::string(ir::scope_letter(node.scope))] +=
             (program.graph.type(node.results[0]).bytes() + 63) / 64 * 64;
   return bytes;
@@ -78,12 +78,12 @@ TEST(OffloadTest, ActivationsArePlannedInTheHostsMemoryBetweenThePasses) {
   const memory::MemoryPlan &one = before.stages[0].memory, &other = after.stages[0].memory;
   const std::map<std::string, int64_t> stored = stored_bytes(after.stages[0], ProgramKind::micro_step);
   EXPECT_EQ(stored.size(), 3U) << "A, E and M; the only R is the last block, which keeps its own";
-  EXPECT_EQ(other.host_bytes, total_of(stored)) << "all of them are there when the forward pass ends";
+  EXPECT_EQ(other.of_host().bytes, total_of(stored)) << "all of them are there when the forward pass ends";
   EXPECT_EQ(other.state_bytes, one.state_bytes) << "state stays";
   EXPECT_LT(2 * (other.total_bytes - other.state_bytes), one.total_bytes - one.state_bytes);
   EXPECT_EQ(total_of(stored_bytes(after.stages[0], ProgramKind::update)), 0);
   const Compiled longer = beside_a_host({"train.micro_steps=4", "layout.offload=activations"});
-  EXPECT_EQ(longer.stages[0].memory.of_host().bytes, other.host_bytes)
+  EXPECT_EQ(longer.stages[0].memory.of_host().bytes, other.of_host().bytes)
       << "micro-steps follow each other in the same bytes";
 }
 

@@ -81,7 +81,7 @@ TEST(SharedFactsTest, MeasuresOfProcessesMeet) {
   first.parts = runtime::StepParts{.arithmetic = 1.0 / 3, .links = 0.25};
   RunMeasures second;
   second.chips = {
-    {.chip = 1, .memory = {.limit_bytes = 50, .measured_peak_bytes = 45, .away = {{ir::Tier::host, 7, 6}}}};
+      {.chip = 1, .memory = {.limit_bytes = 50, .measured_peak_bytes = 45, .away = {{ir::Tier::host, 7, 6}}}}};
   second.counters.compiles["first"] = 1;
   second.counters.compile_seconds = 2;
   second.counters.cache_hits = 2;

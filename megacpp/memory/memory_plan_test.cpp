@@ -52,7 +52,7 @@ ir::Graph scheduled(const ir::Graph& graph) {
 enum class CopyTime : uint8_t { at_start, at_done };
 
 struct Place {
-  Space space;
+  ir::Tier tier;
   int64_t offset;
 };
 

@@ -10,6 +10,7 @@
 #include "megacpp/collectives/reduce.h"
 #include "megacpp/compile/compile.h"
 #include "megacpp/data/batches.h"
+#include "megacpp/data/text_corpus.h"
 #include "megacpp/emit/module.h"
 #include "megacpp/fit/node_time.h"
 #include "megacpp/hw/chip_library.h"

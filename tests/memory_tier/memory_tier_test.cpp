@@ -3,6 +3,8 @@
 // take it from there. A backend that has it says so in its target and gives addresses there.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -146,12 +148,12 @@ TEST(MemoryTierTest, ReportsNameItAndHostsDoNotCountIt) {
 TEST(MemoryTierTest, CopiesTakeTheRateOfItsLink) {
   const compile::Compiled compiled = compile::compile_training(recipe_with("optimizer"), target_with_a_disk());
   hw::Slice slice = hw::parse_target("h100:1");
-  EXPECT_GT(fit::predict_step(compiled, slice, "f32").unpriced_bytes, 0) << "its file has no such link";
+  EXPECT_GT(fit::predict_step(compiled, slice, ir::DType::f32).unpriced_bytes, 0) << "its file has no such link";
   slice.chip.links.push_back({.name = "nvme", .scope = hw::LinkScope::node, .bytes_per_second = 5e9});
-  const fit::StepTime slow = fit::predict_step(compiled, slice, "f32");
+  const fit::StepTime slow = fit::predict_step(compiled, slice, ir::DType::f32);
   EXPECT_EQ(slow.unpriced_bytes, 0);
   slice.chip.links.back().bytes_per_second = 5e10;
-  EXPECT_LT(fit::predict_step(compiled, slice, "f32").exposed_copies, slow.exposed_copies);
+  EXPECT_LT(fit::predict_step(compiled, slice, ir::DType::f32).exposed_copies, slow.exposed_copies);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TrainedBits train_on_gpu(recipe::Recipe recipe, bool profile, const std::vector<
   const std::unique_ptr<runtime::Executable> run = runtime::load_on(cuda, recipe, compiled, options);
   train::RunState(compiled, *run).initialise_weights(1);
   TrainedBits bits{.has_copies = compiled.stages[0].has(compile::ProgramKind::convert_weights),
-                   .host_bytes = compiled.stages[0].memory.host_bytes};
+                   .host_bytes = compiled.stages[0].memory.of_host().bytes};
   for (const train::StepReport& report : train::train({recipe, compiled, batches, *run}))
     bits.losses.push_back(report.loss.value());
   for (const int64_t chip : run->local_chips())

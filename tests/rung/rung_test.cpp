@@ -7,6 +7,7 @@
 #include "megacpp/fit/ladder.h"
 #include "megacpp/fit/rungs.h"
 #include "megacpp/hw/slice.h"
+#include "megacpp/recipe/chip_settings.h"
 #include "megacpp/recipe/parse.h"
 #include "megacpp/recipe/print.h"
 #include "megacpp/recipe/schema.h"

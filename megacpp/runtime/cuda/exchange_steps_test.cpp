@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "megacpp/collectives/engine/rendezvous.h"
 #include "megacpp/collectives/inproc/move.h"
 #include "megacpp/runtime/cuda/kernels/collective_body.h"
 #include "megacpp/runtime/cuda/movement_table.h"
