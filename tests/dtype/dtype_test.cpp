@@ -27,6 +27,7 @@
 #include "megacpp/train/run_state.h"
 #include "megacpp/train/train.h"
 #include "tests/support/dtype_contract.h"
+#include "tests/support/plain_target.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp::testing_support {
@@ -61,7 +62,7 @@ TEST(DtypeTest, GraphsAreWrittenReadEvaluatedAndPlanned) {
   EXPECT_EQ(ir::print(ir::parse(ir::print(graph))), ir::print(graph));
   const std::map<std::string, Tensor> outputs = ops::evaluate(graph, random_inputs(graph, "dtype"));
   for (const double y : outputs.at("y").data) EXPECT_EQ(y, ir::rounded(eight(), y));
-  const memory::MemoryPlan plan = memory::plan_memory({&graph}, runtime::cpu::cpu_target(1));
+  const memory::MemoryPlan plan = memory::plan_memory({&graph}, plain_target());
   int64_t weight = 0;
   for (const memory::StateSlot& slot : plan.state) weight += slot.type.bytes();
   EXPECT_EQ(weight, 16 * 4);

@@ -71,8 +71,7 @@ class WorkingCommunicator final : public collectives::Communicator {
 
 class WorkingWorld final : public collectives::World {
  public:
-  WorkingWorld(const collectives::WorldOptions& options, std::atomic<int64_t>& calls)
-      : inner_(options, collectives::inproc_transport().properties) {
+  WorkingWorld(const collectives::WorldOptions& options, std::atomic<int64_t>& calls) : inner_(options) {
     for (const int64_t chip : inner_.local_chips())
       communicators_.push_back(std::make_unique<WorkingCommunicator>(inner_.communicator(chip), calls));
   }

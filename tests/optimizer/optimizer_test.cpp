@@ -31,7 +31,7 @@ TEST(OptimizerTest, AFourthOptimizerTrainsOnAMeshAsOnOneChip) {
 TEST(OptimizerTest, RecipesMayNameIt) {
   const recipe::Recipe recipe = recipe_with("");
   EXPECT_EQ(recipe::parse(recipe::print(recipe), "printed"), recipe);
-  EXPECT_NE(recipe::key_table().find("unit_steps = decaying sum of gradients, divided by its size"), std::string::npos);
+  EXPECT_NE(recipe::key_table().find("unit_steps: decaying sum of gradients, divided by its size"), std::string::npos);
   EXPECT_EQ(error_of([] { recipe_with("optimizer.name=unit_step"); }).problem().next, "did you mean 'unit_steps'?");
 }
 

@@ -23,7 +23,7 @@ namespace megacpp::testing_support {
 class SharedWorld {
  public:
   SharedWorld(size_t processes, const collectives::WorldOptions& options)
-      : chips(options, collectives::inproc_transport().properties), wait_limit_(options.wait_limit), said_(processes) {}
+      : chips(options), wait_limit_(options.wait_limit), said_(processes) {}
 
   std::vector<std::string> gather(size_t process, const std::string& own) {
     std::unique_lock lock(mutex_);

@@ -86,12 +86,12 @@ void CallEngine::fail_with(EngineLock& lock, int64_t chip, base::Code code, cons
   base::raise(code, problem);
 }
 
-GroupCalls& CallEngine::group_calls(const std::vector<int64_t>& members) {
+GroupCalls& CallEngine::group_calls(const std::vector<int64_t>& members, int64_t chip) {
   const auto known = std::ranges::find(groups_, members, &GroupCalls::members);
   if (known != groups_.end()) return *known;
   GroupCalls& group = groups_.emplace_back(
       GroupCalls::Options{.members = members, .local_chips = local(), .number = std::ssize(groups_)});
-  mover_->open(group);
+  mover_->open(group, chip);
   return group;
 }
 

@@ -90,7 +90,7 @@ class CallEngine {
   const InFlight* oldest_message_with(const std::vector<int64_t>& chips) const;
 
   // Of chips:
-  GroupCalls& group_calls(const std::vector<int64_t>& members);
+  GroupCalls& group_calls(const std::vector<int64_t>& members, int64_t chip);
   Mover& mover() const { return *mover_; }
   OtherProcesses* others() const { return others_; }
 

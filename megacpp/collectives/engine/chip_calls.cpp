@@ -48,7 +48,7 @@ const Group& ChipCalls::create_group(const std::vector<int64_t>& members) {
     if (own.group.members == members) return own.group;
   check_group(members, rank_, chips());
   const EngineLock lock(engine_.mutex);
-  GroupCalls& calls = engine_.group_calls(members);
+  GroupCalls& calls = engine_.group_calls(members, rank_);
   add_idle(kMaxInFlight);
   Group group = {.members = members,
                  .index = std::ranges::find(members, rank_) - members.begin(),

@@ -28,7 +28,8 @@ class Mover {
   virtual void enter(int64_t /*chip*/) {}
 
   // Before step 0:
-  virtual void open(GroupCalls& /*group*/) {}
+  /// The calling thread works for `chip`, after an error too.
+  virtual void open(GroupCalls& /*group*/, int64_t /*chip*/) {}
   /// What it keeps beside a call of the chip, for which the thread works from here on.
   virtual std::unique_ptr<CallState> make_state(int64_t /*chip*/) { return nullptr; }
 

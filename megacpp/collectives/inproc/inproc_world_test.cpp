@@ -64,7 +64,7 @@ TEST(InprocWorldTest, NothingIsAllocatedAfterTheGroupsAreMade) {
 }
 
 TEST(InprocWorldTest, TheWorldMayBeStoppedFromOutside) {
-  InprocWorld world({.chips = 2}, inproc_transport().properties);
+  InprocWorld world({.chips = 2});
   EXPECT_EQ(world.chips(), 2);
   std::thread waiting([&] {
     Communicator& c = world.communicator(0);

@@ -36,7 +36,7 @@ class ProcessMover final : public ThreadMover, public OtherProcesses, private Fr
 
   // Mover:
   std::unique_ptr<CallState> make_state(int64_t chip) override;
-  void open(GroupCalls& group) override { exchange_.open(group); }
+  void open(GroupCalls& group, int64_t /*chip*/) override { exchange_.open(group); }
   void mark(InFlight& call, Stream stream) override;
   void begin(EngineLock& lock, InFlight& last) override;
   void begin_remote(EngineLock& lock, InFlight& message) override;

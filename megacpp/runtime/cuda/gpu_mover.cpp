@@ -42,7 +42,8 @@ GpuMover::GpuMover(Options options) : options_(std::move(options)) {
   }
 }
 
-void GpuMover::open(GroupCalls& group) {
+void GpuMover::open(GroupCalls& group, int64_t chip) {
+  const OwnGpuAgain again(gpu_of(chip));
   Parts& parts = groups_.emplace_back();
   for (int64_t index = 0; index < std::ssize(group.members()); ++index) {
     const size_t gpu = gpu_index(group.members()[static_cast<size_t>(index)]);

@@ -39,7 +39,7 @@ class GpuMover final : public collectives::Mover, public collectives::OtherProce
   void wait(int64_t chip, Stream* stream);
 
   void enter(int64_t chip) override { gpu_of(chip).attach(); }
-  void open(collectives::GroupCalls& group) override;
+  void open(collectives::GroupCalls& group, int64_t chip) override;
   std::unique_ptr<collectives::CallState> make_state(int64_t chip) override;
   void mark(collectives::InFlight& call, collectives::Stream stream) override;
   void begin(collectives::EngineLock& lock, collectives::InFlight& last) override;

@@ -127,7 +127,7 @@ class NcclChips::Chip final : public EngineCommunicator,
  private:
   // Mover:
   void enter(int64_t) override { options_.driver.ctx_set_current(options_.context); }
-  void open(collectives::GroupCalls& group) override;
+  void open(collectives::GroupCalls& group, int64_t chip) override;
   std::unique_ptr<collectives::CallState> make_state(int64_t chip) override;
   void mark(InFlight& call, collectives::Stream stream) override;
   void begin(EngineLock& lock, InFlight& last) override;
@@ -228,7 +228,7 @@ void NcclChips::Chip::part_from_others() {
   }
 }
 
-void NcclChips::Chip::open(collectives::GroupCalls& group) {
+void NcclChips::Chip::open(collectives::GroupCalls& group, int64_t /*chip*/) {
   enter(rank_);
   groups_.push_back(&channels_.open({.members = group.members()}));
 }

@@ -28,7 +28,7 @@ struct Floats {
 
 inline Floats floats_at(const ops::Types& types, size_t index) {
   const ir::DType dtype = types[index].dtype;
-  MEGACPP_CHECK(dtype == ir::DType::f32 || dtype == ir::DType::bf16) << "no kernels of " << ir::dtype_name(dtype);
+  MEGACPP_CHECK(dtype == ir::DType::bf16 || !ir::is_narrow(dtype)) << "no kernels of " << ir::dtype_name(dtype);
   return {index, dtype == ir::DType::bf16};
 }
 
