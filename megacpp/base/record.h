@@ -5,7 +5,7 @@
 //     visit("peak", memory.peak_bytes, "Bytes of the chip with the highest peak.");
 //   }
 // Everything else is made of that list: record_to_json.h writes it, record_from_json.h reads it, record_schema.h
-// describes it, catalog/record_rows.h stores it, schema/record_keys.h reads it from YAML. Members are flags, int64_t,
+// describes it, catalog/record_rows.h stores it, hw/chip_keys.cpp reads it from YAML. Members are flags, int64_t,
 // double, texts, enums with their words (base/words.h), other types with text_of and read_text beside them, records,
 // and lists, optionals and maps by name of these. What only a reader of JSON wants, computed from members, is visited
 // where Self is const.
