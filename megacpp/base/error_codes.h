@@ -52,7 +52,7 @@
   X(E1604, user,        "shape or layout is not valid")                             \
   X(E1605, user,        "limit is below what a chip always holds")                  \
   X(E1701, user,        "file is not a sound catalog")                              \
-  X(E1702, user,        "catalog is of a newer version")                            \
+  X(E1702, user,        "catalog is of another version")                            \
   X(E1801, user,        "receipt is damaged or edited")                             \
   X(E1802, user,        "receipt is of a newer schema")                             \
   X(E1803, user,        "there is no receipt")                                      \
