@@ -64,7 +64,8 @@ TEST(DtypeTest, GraphsAreWrittenReadEvaluatedAndPlanned) {
   for (const double y : outputs.at("y").data) EXPECT_EQ(y, ir::rounded(eight(), y));
   const memory::MemoryPlan plan = memory::plan_memory({&graph}, plain_target());
   int64_t weight = 0;
-  for (const memory::StateSlot& slot : plan.state) weight += slot.type.bytes();
+  for (const memory::StateSlot& slot : plan.state)
+    if (slot.role == ir::Role::weight) weight += slot.type.bytes();
   EXPECT_EQ(weight, 16 * 4);
 }
 
@@ -118,7 +119,10 @@ Tensor run_on_cpu(const std::string& op, const std::vector<Tensor>& operands, co
 }
 
 TEST(DtypeTest, KernelsOfTheCpuWidenAndRoundIt) {
-  const ir::Attrs product = {{"lhs_contract", std::vector<int64_t>{1}}, {"rhs_contract", std::vector<int64_t>{0}}};
+  const ir::Attrs product = {{"lhs_contract", std::vector<int64_t>{1}},
+                             {"rhs_contract", std::vector<int64_t>{0}},
+                             {"lhs_batch", std::vector<int64_t>{}},
+                             {"rhs_batch", std::vector<int64_t>{}}};
   const std::vector<Tensor> sides = {random_tensor({eight(), {5, 33}}, "x"), random_tensor({eight(), {33, 7}}, "w")};
   EXPECT_TRUE(is_close(run_on_cpu("dot", sides, product), ops::evaluate_op("dot", sides, product)[0], 0.07));
   const ir::Attrs program = {{"shape", std::vector<int64_t>{5, 33}},
