@@ -12,10 +12,10 @@
 #include <fmt/format.h>
 
 #include "bench/recipe_program.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/emit/step.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/pjrt/pjrt_backend.h"
+#include "megacpp/machine/xla/pjrt/pjrt_backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/emit/step.h"
+#include "megacpp/program/recipe/parse.h"
 
 namespace megacpp {
 namespace {

@@ -22,8 +22,8 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/collectives/mpi/mpi_launch.h"
-#include "megacpp/collectives/mpi/mpi_transport.h"
+#include "megacpp/machine/collectives/mpi/mpi_launch.h"
+#include "megacpp/machine/collectives/mpi/mpi_transport.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products in the shapes of a small model's training step: 2048 tokens, hidden 384. Reports FLOP/s.
-#include "megacpp/runtime/cpu/gemm.h"
+#include "megacpp/machine/cpu/gemm.h"
 
 #include <benchmark/benchmark.h>
 

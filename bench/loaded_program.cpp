@@ -7,9 +7,9 @@
 #include <bit>
 #include <stdexcept>
 
-#include "megacpp/ops/builder.h"
-#include "megacpp/schedule/decompose.h"
-#include "megacpp/schedule/fuse.h"
+#include "megacpp/program/ops/builder.h"
+#include "megacpp/program/schedule/decompose.h"
+#include "megacpp/program/schedule/fuse.h"
 
 namespace megacpp::runtime::cuda {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/ir/graph.h"
-#include "megacpp/ops/op_def.h"
-#include "megacpp/runtime/cuda/gpu.h"
-#include "megacpp/runtime/cuda/kernel.h"
-#include "megacpp/schedule/target.h"
+#include "megacpp/core/ir/graph.h"
+#include "megacpp/machine/cuda/gpu.h"
+#include "megacpp/machine/cuda/kernel.h"
+#include "megacpp/program/ops/op_def.h"
+#include "megacpp/program/schedule/target.h"
 
 namespace megacpp::runtime::cuda {
 

@@ -15,8 +15,8 @@
 #include "bench/heap_count.h"
 #include "bench/recipe_program.h"
 #include "megacpp/cli/plan_report.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/program/recipe/parse.h"
 
 namespace megacpp {
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "bench/loaded_program.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/runtime/cuda/cuda_backend.h"
-#include "megacpp/runtime/cuda/gpu.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/cuda/cuda_backend.h"
+#include "megacpp/machine/cuda/gpu.h"
 
 namespace megacpp::runtime::cuda {
 namespace {

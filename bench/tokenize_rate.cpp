@@ -14,8 +14,8 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/file.h"
-#include "megacpp/data/tokenizer.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/run/data/tokenizer.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # megacpp_embed_cubins(target)
-#   Compiles every file of device code that runtime/cuda/cubin_list.inc names, kernels/<name>.cu, for Hopper (sm_90a), and
-#   links the cubins into the target as data (runtime/cuda/embedded_cubins.h). Nothing of CUDA is linked, and no language is
+#   Compiles every file of device code that machine/cuda/cubin_list.inc names, kernels/<name>.cu, for Hopper (sm_90a), and
+#   links the cubins into the target as data (machine/cuda/embedded_cubins.h). Nothing of CUDA is linked, and no language is
 #   enabled: the target stays C++. Without nvcc it has the names alone, and megacpp_cuda_reason says why.
 set(MEGACPP_CUDA_OLDEST 12.0)
 find_program(MEGACPP_NVCC nvcc HINTS "$ENV{CUDA_HOME}/bin" "$ENV{CUDA_PATH}/bin" /usr/local/cuda/bin
@@ -22,7 +22,7 @@ endif()
 
 # The rule that makes the cubin of a file; also what it includes is followed.
 function(megacpp_add_cubin name cubin)
-  set(source "${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu")
+  set(source "${CMAKE_CURRENT_SOURCE_DIR}/kernels/${name}.cu")
   get_filename_component(folder "${cubin}" DIRECTORY)
   file(MAKE_DIRECTORY "${folder}")
   add_custom_command(
@@ -36,7 +36,7 @@ function(megacpp_add_cubin name cubin)
 endfunction()
 
 function(megacpp_embed_cubins target)
-  set(list "${CMAKE_CURRENT_SOURCE_DIR}/cuda/cubin_list.inc")
+  set(list "${CMAKE_CURRENT_SOURCE_DIR}/cubin_list.inc")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${list}")
   file(STRINGS "${list}" lines REGEX "^MEGACPP_CUDA_CUBIN\\(")
   set(declarations "")
@@ -60,7 +60,7 @@ function(megacpp_embed_cubins target)
   set(output "${CMAKE_CURRENT_BINARY_DIR}/embedded_cubin_data.cpp")
   file(GENERATE OUTPUT "${output}" CONTENT
 "// Written by cmake/EmbedCubins.cmake.
-#include \"megacpp/runtime/cuda/embedded_cubins.h\"
+#include \"megacpp/machine/cuda/embedded_cubins.h\"
 
 ${declarations}
 namespace megacpp::runtime::cuda {

@@ -17,7 +17,7 @@ endforeach()
 string(SHA256 hash "${text}")
 string(SUBSTRING "${hash}" 0 16 hash)
 file(WRITE "${OUTPUT}" "// Written by HashSources.cmake.
-#include \"megacpp/launch/source_hash.h\"
+#include \"megacpp/run/launch/source_hash.h\"
 
 namespace megacpp::launch {
 

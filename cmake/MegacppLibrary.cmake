@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # megacpp_library(NAME x [SOURCES ...] [TESTS ...] [DEPS folder...] [LIBS external...] [OPTIONAL external...] [ONE_BY_ONE]
-#                 [ROWS_TOGETHER] [LEVEL -Og] [APART sub-folder LEVEL_APART -O3])
-#   The library megacpp::x of the folder megacpp/x and, when it has TESTS, the program x_test with ctest label unit.
+#                 [ROWS_TOGETHER] [LEVEL -Og] [LEVEL_SANITIZED -O1])
+#   The library megacpp::x of the folder x of megacpp/ and, when it has TESTS, the program x_test with ctest label unit.
 #   Files in a sub-folder named as an OPTIONAL external are built when that external was found, which also defines
 #   MEGACPP_HAS_<NAME> for everyone who uses the library. ONE_BY_ONE: MEGACPP_UNITY does not apply, as where files are
 #   alike and call their parts by the same names. ROWS_TOGETHER: the rows of a table of tests share a process, as where they
 #   are hundreds of quick ones or compare with the same run; see ListTests.cmake. LEVEL: its level of optimization in Release
 #   builds, in place of the preset's: -Og, which compiles in half the time of -O2, where neither a step nor a plan waits for
 #   the folder.
-#   APART: the files of that sub-folder are compiled with each other only, in every build at the level LEVEL_APART.
+#   LEVEL_SANITIZED: the level in sanitized builds, which otherwise have none: for what would run for minutes.
 # megacpp_test(NAME x SOURCES ... [DEPS folder...] [LIBS external...] [OPTIONAL external...] [LABEL unit] [ROWS_TOGETHER]
 #              [REPLACES_PARTS])
 #   A test program of its own, for what needs more folders than its subject may use; none when no source is left.
@@ -19,12 +19,12 @@
 # Lists are written one entry a line and sorted; tools/list_sources keeps SOURCES and TESTS.
 
 function(megacpp_check_order name)
-  list(FIND MEGACPP_FOLDERS ${name} own)
+  list(FIND MEGACPP_FOLDER_NAMES ${name} own)
   if(own EQUAL -1)
-    message(FATAL_ERROR "megacpp/${name} is not in cmake/MegacppFolders.cmake")
+    message(FATAL_ERROR "the folder ${name} is not in cmake/MegacppFolders.cmake")
   endif()
   foreach(dep IN LISTS ARGN)
-    list(FIND MEGACPP_FOLDERS ${dep} above)
+    list(FIND MEGACPP_FOLDER_NAMES ${dep} above)
     if(above EQUAL -1 OR NOT above LESS own)
       message(FATAL_ERROR "megacpp/${name} may not depend on '${dep}': only folders above it in cmake/MegacppFolders.cmake")
     endif()
@@ -117,40 +117,22 @@ function(megacpp_prefer_archives target)
   endif()
 endfunction()
 
-# The files ${sources} of the library ${target} as objects of their own: one target has one level of optimization.
-function(megacpp_compile_apart target part level sources)
-  set(objects ${target}_${part})
-  add_library(${objects} OBJECT ${sources})
-  target_link_libraries(${objects} PRIVATE megacpp_flags ${ARGN})
-  target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}")
-  target_compile_features(${objects} PRIVATE cxx_std_20)
-  target_compile_definitions(${objects} PRIVATE $<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>)
-  target_compile_options(${objects} PRIVATE ${level})
-  megacpp_share_headers(${objects} "${level}")
-  megacpp_compile_in_batches(${objects} 28)
-  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
-endfunction()
-
 function(megacpp_library)
-  cmake_parse_arguments(arg "ONE_BY_ONE;ROWS_TOGETHER" "NAME;LEVEL;APART;LEVEL_APART" "SOURCES;TESTS;DEPS;LIBS;OPTIONAL" ${ARGN})
+  cmake_parse_arguments(arg "ONE_BY_ONE;ROWS_TOGETHER" "NAME;LEVEL;LEVEL_SANITIZED" "SOURCES;TESTS;DEPS;LIBS;OPTIONAL" ${ARGN})
   megacpp_check_order(${arg_NAME} ${arg_DEPS})
   megacpp_check_files(${arg_NAME} ${arg_SOURCES} ${arg_TESTS})
   megacpp_leave_out_missing()
   list(TRANSFORM arg_DEPS PREPEND megacpp::)
   list(TRANSFORM arg_LIBS PREPEND megacpp_external::)
 
-  set(sources_apart ${arg_SOURCES})
-  list(FILTER sources_apart INCLUDE REGEX "^${arg_APART}/")
-  if(arg_APART)
-    list(FILTER arg_SOURCES EXCLUDE REGEX "^${arg_APART}/")
-  endif()
-
   set(target megacpp_${arg_NAME})
   set(scope PUBLIC)
   if(arg_SOURCES)
     add_library(${target} STATIC ${arg_SOURCES})
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:megacpp_flags>)
-    if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+    if(MEGACPP_SANITIZE)
+      set(arg_LEVEL "${arg_LEVEL_SANITIZED}")
+    elseif(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
       set(arg_LEVEL "")
     endif()
     target_compile_options(${target} PRIVATE ${arg_LEVEL})
@@ -167,9 +149,6 @@ function(megacpp_library)
   target_compile_features(${target} ${scope} cxx_std_20)
   target_include_directories(${target} ${scope} "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:include>")
   target_link_libraries(${target} ${scope} ${arg_DEPS} ${arg_LIBS} Threads::Threads)
-  if(sources_apart)
-    megacpp_compile_apart(${target} ${arg_APART} "${arg_LEVEL_APART}" "${sources_apart}" ${arg_DEPS} ${arg_LIBS})
-  endif()
   set_property(GLOBAL APPEND PROPERTY MEGACPP_LIBRARIES ${target})
   megacpp_note_archives(${target} ${arg_DEPS})
   foreach(optional IN LISTS arg_OPTIONAL)

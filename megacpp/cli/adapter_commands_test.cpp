@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
-#include "megacpp/base/file.h"
-#include "megacpp/checkpoint/hf_folder.h"
-#include "megacpp/checkpoint/writer.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/run/checkpoint/hf_folder.h"
+#include "megacpp/run/checkpoint/writer.h"
 #include "tests/support/command_line.h"
 #include "tests/support/model_commands.h"
 #include "tests/support/temporary_folder.h"

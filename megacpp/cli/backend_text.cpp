@@ -7,10 +7,10 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/collectives/transport.h"
-#include "megacpp/recipe/backend_names.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/collectives/transport.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/recipe/backend_names.h"
 
 namespace megacpp::cli {
 namespace {

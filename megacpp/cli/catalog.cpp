@@ -6,17 +6,17 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/error.h"
-#include "megacpp/catalog/catalog.h"
-#include "megacpp/catalog/location.h"
 #include "megacpp/cli/catalog_report.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
-#include "megacpp/launch/build.h"
-#include "megacpp/launch/entry_notes.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/hardware/catalog/catalog.h"
+#include "megacpp/hardware/catalog/location.h"
+#include "megacpp/run/launch/build.h"
+#include "megacpp/run/launch/entry_notes.h"
 
 namespace megacpp::cli {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "megacpp/launch/users_catalog.h"
+#include "megacpp/run/launch/users_catalog.h"
 
 namespace CLI {
 class App;

@@ -7,16 +7,16 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/human_seconds.h"
-#include "megacpp/base/record_to_json.h"
-#include "megacpp/base/utf8.h"
-#include "megacpp/catalog/oom_report_fields.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/launch/entry_notes.h"
-#include "megacpp/launch/oom_report.h"
-#include "megacpp/memory/report.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/human_seconds.h"
+#include "megacpp/core/base/record_to_json.h"
+#include "megacpp/core/base/utf8.h"
+#include "megacpp/hardware/catalog/oom_report_fields.h"
+#include "megacpp/program/memory/report.h"
+#include "megacpp/run/launch/entry_notes.h"
+#include "megacpp/run/launch/oom_report.h"
 
 namespace megacpp::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/correction_report.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/hardware/catalog/catalog.h"
 
 namespace megacpp::cli {
 

@@ -3,12 +3,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/catalog/catalog.h"
-#include "megacpp/catalog/database.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/launch/build.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/hardware/catalog/catalog.h"
+#include "megacpp/hardware/catalog/database.h"
+#include "megacpp/run/launch/build.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/plain_user.h"

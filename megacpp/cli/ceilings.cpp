@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/compare/ceilings.h"
+#include "megacpp/evidence/compare/ceilings.h"
 
 #include <cstdint>
 #include <memory>
@@ -11,10 +11,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/error.h"
-#include "megacpp/base/path.h"
-#include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/compare_report.h"
 #include "megacpp/cli/json.h"
@@ -22,11 +18,15 @@
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/compare/launches.h"
-#include "megacpp/launch/over_processes.h"
-#include "megacpp/launch/runs_folder.h"
-#include "megacpp/sweep/probe.h"
-#include "megacpp/sweep/trial_runner.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/path.h"
+#include "megacpp/core/base/stop_signals.h"
+#include "megacpp/evidence/compare/launches.h"
+#include "megacpp/evidence/sweep/probe.h"
+#include "megacpp/evidence/sweep/trial_runner.h"
+#include "megacpp/run/launch/over_processes.h"
+#include "megacpp/run/launch/runs_folder.h"
 
 namespace megacpp::cli {
 namespace {

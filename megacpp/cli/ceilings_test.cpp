@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/receipt/store.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/evidence/receipt/store.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/seeded_receipts.h"

@@ -8,19 +8,19 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/error.h"
-#include "megacpp/base/word_list.h"
-#include "megacpp/checkpoint/reader.h"
-#include "megacpp/checkpoint/store.h"
-#include "megacpp/checkpoint/transform.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
-#include "megacpp/ir/dtype.h"
-#include "megacpp/launch/run_directory.h"
-#include "megacpp/memory/report.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/word_list.h"
+#include "megacpp/core/ir/dtype.h"
+#include "megacpp/program/memory/report.h"
+#include "megacpp/run/checkpoint/reader.h"
+#include "megacpp/run/checkpoint/store.h"
+#include "megacpp/run/checkpoint/transform.h"
+#include "megacpp/run/launch/run_directory.h"
 
 namespace megacpp::cli {
 namespace {

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/record_to_json.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/runtime/fault_injection.h"
-#include "megacpp/runtime/fields.h"
+#include "megacpp/core/base/record_to_json.h"
+#include "megacpp/machine/runtime/fault_injection.h"
+#include "megacpp/machine/runtime/fields.h"
 
 namespace megacpp::cli {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "megacpp/cli/json.h"
-#include "megacpp/ir/mesh.h"
-#include "megacpp/launch/chip_memory.h"
+#include "megacpp/core/ir/mesh.h"
+#include "megacpp/run/launch/chip_memory.h"
 
 namespace megacpp::cli {
 

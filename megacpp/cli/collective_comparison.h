@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/compile/collective_report.h"
-#include "megacpp/ir/mesh.h"
-#include "megacpp/runtime/pjrt/xla_collectives.h"
+#include "megacpp/core/ir/mesh.h"
+#include "megacpp/machine/xla/pjrt/xla_collectives.h"
+#include "megacpp/program/compile/collective_report.h"
 
 namespace megacpp::cli {
 

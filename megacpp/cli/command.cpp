@@ -12,11 +12,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/suggest.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
-#include "megacpp/launch/build.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/suggest.h"
+#include "megacpp/run/launch/build.h"
 
 namespace megacpp::cli {
 

@@ -10,11 +10,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/launch/build.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/run/launch/build.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"

@@ -8,14 +8,14 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/error.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/compare_report.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
-#include "megacpp/compare/comparison.h"
-#include "megacpp/compare/sides.h"
-#include "megacpp/compare/target.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/evidence/compare/comparison.h"
+#include "megacpp/evidence/compare/sides.h"
+#include "megacpp/evidence/compare/target.h"
 
 namespace megacpp::cli {
 namespace {

@@ -7,13 +7,13 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/record_to_json.h"
-#include "megacpp/base/utf8.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/compare/fields.h"
-#include "megacpp/report/comparison_tables.h"
-#include "megacpp/stats/effect.h"
+#include "megacpp/core/base/record_to_json.h"
+#include "megacpp/core/base/utf8.h"
+#include "megacpp/core/stats/effect.h"
+#include "megacpp/evidence/compare/fields.h"
+#include "megacpp/evidence/report/comparison_tables.h"
 
 namespace megacpp::cli {
 namespace {

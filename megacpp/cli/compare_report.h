@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "megacpp/cli/json.h"
-#include "megacpp/compare/comparison.h"
-#include "megacpp/compare/sides.h"
+#include "megacpp/evidence/compare/comparison.h"
+#include "megacpp/evidence/compare/sides.h"
 
 namespace megacpp::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/compile/compile.h"
+#include "megacpp/program/compile/compile.h"
 
 #include <memory>
 
@@ -7,8 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/record_to_json.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
@@ -20,13 +18,15 @@
 #include "megacpp/cli/without_effect.h"
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/cli/xla_report.h"
-#include "megacpp/launch/assumptions.h"
-#include "megacpp/launch/users_catalog.h"
-#include "megacpp/memory/fields.h"
-#include "megacpp/memory/report.h"
-#include "megacpp/recipe/block_loops.h"
-#include "megacpp/recipe/print.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/record_to_json.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/program/memory/fields.h"
+#include "megacpp/program/memory/report.h"
+#include "megacpp/program/recipe/block_loops.h"
+#include "megacpp/program/recipe/print.h"
+#include "megacpp/run/launch/assumptions.h"
+#include "megacpp/run/launch/users_catalog.h"
 
 namespace megacpp::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/utf8.h"
+#include "megacpp/core/base/utf8.h"
 
 namespace megacpp::cli {
 namespace {

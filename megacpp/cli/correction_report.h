@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/catalog/calibration.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/hardware/catalog/calibration.h"
 
 namespace megacpp::cli {
 

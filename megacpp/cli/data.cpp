@@ -7,9 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/error.h"
-#include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/data_words.h"
 #include "megacpp/cli/json.h"
@@ -17,9 +14,12 @@
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/progress_line.h"
-#include "megacpp/data/indexed_dataset.h"
-#include "megacpp/data/tokenize.h"
-#include "megacpp/runtime/processor.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/stop_signals.h"
+#include "megacpp/machine/runtime/processor.h"
+#include "megacpp/run/data/indexed_dataset.h"
+#include "megacpp/run/data/tokenize.h"
 
 namespace megacpp::cli {
 namespace {

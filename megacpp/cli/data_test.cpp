@@ -8,8 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/core/base/file.h"
 #include "tests/support/command_line.h"
 #include "tests/support/text.h"
 

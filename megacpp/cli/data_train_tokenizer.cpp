@@ -6,17 +6,17 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/file.h"
-#include "megacpp/base/output_path.h"
-#include "megacpp/base/path.h"
 #include "megacpp/cli/data_words.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/progress_line.h"
-#include "megacpp/data/bpe/trainer.h"
-#include "megacpp/runtime/processor.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/output_path.h"
+#include "megacpp/core/base/path.h"
+#include "megacpp/machine/runtime/processor.h"
+#include "megacpp/run/data/bpe/trainer.h"
 
 namespace megacpp::cli {
 namespace {

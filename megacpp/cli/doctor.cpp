@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/lineage/doctor.h"
+#include "megacpp/run/lineage/doctor.h"
 
 #include <memory>
 #include <optional>
@@ -8,18 +8,18 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/file.h"
-#include "megacpp/base/output_path.h"
-#include "megacpp/base/record_to_json.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/progress_line.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/launch/build.h"
-#include "megacpp/launch/runs_folder.h"
-#include "megacpp/lineage/lock_file.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/output_path.h"
+#include "megacpp/core/base/record_to_json.h"
+#include "megacpp/run/launch/build.h"
+#include "megacpp/run/launch/runs_folder.h"
+#include "megacpp/run/lineage/lock_file.h"
 
 namespace megacpp::cli {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/lineage/lock_file.h"
-#include "megacpp/runtime/plugins/plugin_fetch.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/machine/plugins/plugin_fetch.h"
+#include "megacpp/run/lineage/lock_file.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"

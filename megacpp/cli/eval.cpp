@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/train/evaluate.h"
+#include "megacpp/run/train/evaluate.h"
 
 #include <memory>
 #include <optional>
@@ -10,15 +10,15 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/model_source.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/progress_line.h"
-#include "megacpp/data/document_reader.h"
-#include "megacpp/data/tokenizer.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/run/data/document_reader.h"
+#include "megacpp/run/data/tokenizer.h"
 
 namespace megacpp::cli {
 namespace {

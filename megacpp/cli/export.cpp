@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/checkpoint/hf_export.h"
+#include "megacpp/run/checkpoint/hf_export.h"
 
 #include <memory>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/model_source.h"
 #include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
-#include "megacpp/memory/report.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/program/memory/report.h"
 
 namespace megacpp::cli {
 namespace {

@@ -7,12 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/file.h"
-#include "megacpp/base/human_seconds.h"
-#include "megacpp/base/output_path.h"
-#include "megacpp/base/utf8.h"
-#include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/fit_confirm.h"
@@ -25,13 +19,19 @@
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/without_effect.h"
 #include "megacpp/cli/xla_compile.h"
-#include "megacpp/fit/step_basis.h"
-#include "megacpp/launch/assumptions.h"
-#include "megacpp/launch/users_catalog.h"
-#include "megacpp/plan/degrees.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/runtime/processor.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/human_seconds.h"
+#include "megacpp/core/base/output_path.h"
+#include "megacpp/core/base/utf8.h"
+#include "megacpp/hardware/catalog/catalog.h"
+#include "megacpp/hardware/fit/step_basis.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/machine/runtime/processor.h"
+#include "megacpp/program/plan/degrees.h"
+#include "megacpp/run/launch/assumptions.h"
+#include "megacpp/run/launch/users_catalog.h"
 
 namespace megacpp::cli {
 namespace {

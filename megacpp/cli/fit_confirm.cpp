@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/error.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/xla_compile.h"
-#include "megacpp/memory/report.h"
-#include "megacpp/plan/plan.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/program/memory/report.h"
+#include "megacpp/program/plan/plan.h"
 
 namespace megacpp::cli {
 namespace {

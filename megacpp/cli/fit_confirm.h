@@ -8,8 +8,8 @@
 #include <string>
 
 #include "megacpp/cli/fit_report.h"
-#include "megacpp/fit/estimate.h"
-#include "megacpp/launch/users_catalog.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/run/launch/users_catalog.h"
 
 namespace megacpp::cli {
 

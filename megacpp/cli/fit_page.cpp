@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/fit_report.h"
-#include "megacpp/memory/report.h"
-#include "megacpp/report/html.h"
-#include "megacpp/report/memory_section.h"
-#include "megacpp/report/svg.h"
+#include "megacpp/core/base/human_seconds.h"
+#include "megacpp/evidence/report/html.h"
+#include "megacpp/evidence/report/memory_section.h"
+#include "megacpp/evidence/report/svg.h"
+#include "megacpp/program/memory/report.h"
 
 namespace megacpp::cli {
 namespace {

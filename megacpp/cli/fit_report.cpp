@@ -10,17 +10,17 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/human_seconds.h"
-#include "megacpp/base/record_to_json.h"
-#include "megacpp/base/utf8.h"
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/fit/fields.h"
-#include "megacpp/fit/misfit.h"
-#include "megacpp/fit/signature.h"
-#include "megacpp/memory/report.h"
-#include "megacpp/recipe/recompute.h"
+#include "megacpp/core/base/human_seconds.h"
+#include "megacpp/core/base/record_to_json.h"
+#include "megacpp/core/base/utf8.h"
+#include "megacpp/hardware/fit/fields.h"
+#include "megacpp/hardware/fit/misfit.h"
+#include "megacpp/hardware/fit/signature.h"
+#include "megacpp/program/memory/report.h"
+#include "megacpp/program/recipe/recompute.h"
 
 namespace megacpp::cli {
 namespace {

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/catalog/rank.h"
 #include "megacpp/cli/correction_report.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/fit/grow.h"
-#include "megacpp/fit/search.h"
-#include "megacpp/hw/slice.h"
-#include "megacpp/launch/confirm.h"
+#include "megacpp/hardware/catalog/rank.h"
+#include "megacpp/hardware/fit/grow.h"
+#include "megacpp/hardware/fit/search.h"
+#include "megacpp/hardware/hw/slice.h"
+#include "megacpp/run/launch/confirm.h"
 
 namespace megacpp::cli {
 

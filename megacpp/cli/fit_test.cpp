@@ -6,11 +6,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/catalog/database.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/runtime/plugins/plugin_places.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/hardware/catalog/database.h"
+#include "megacpp/machine/plugins/plugin_places.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"

@@ -7,15 +7,15 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/path.h"
-#include "megacpp/base/utf8.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/collectives/flight/flight_report.h"
-#include "megacpp/launch/run_directory.h"
+#include "megacpp/core/base/path.h"
+#include "megacpp/core/base/utf8.h"
+#include "megacpp/machine/collectives/flight/flight_report.h"
+#include "megacpp/run/launch/run_directory.h"
 
 namespace megacpp::cli {
 namespace {

@@ -7,10 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/json.h"
-#include "megacpp/collectives/flight/flight_recorder.h"
-#include "megacpp/collectives/transport.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/json.h"
+#include "megacpp/machine/collectives/flight/flight_recorder.h"
+#include "megacpp/machine/collectives/transport.h"
 #include "tests/support/command_line.h"
 #include "tests/support/temporary_folder.h"
 

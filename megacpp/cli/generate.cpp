@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/train/generate.h"
+#include "megacpp/run/train/generate.h"
 
 #include <memory>
 #include <optional>
@@ -10,9 +10,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/output_path.h"
-#include "megacpp/checkpoint/safetensors.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/model_source.h"
@@ -20,8 +17,11 @@
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/progress_line.h"
-#include "megacpp/data/tokenizer.h"
-#include "megacpp/schema/value.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/output_path.h"
+#include "megacpp/core/schema/value.h"
+#include "megacpp/run/checkpoint/safetensors.h"
+#include "megacpp/run/data/tokenizer.h"
 
 namespace megacpp::cli {
 namespace {

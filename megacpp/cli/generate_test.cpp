@@ -9,10 +9,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/json.h"
-#include "megacpp/checkpoint/hf_folder.h"
-#include "megacpp/checkpoint/writer.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/json.h"
+#include "megacpp/run/checkpoint/hf_folder.h"
+#include "megacpp/run/checkpoint/writer.h"
 #include "tests/support/command_line.h"
 #include "tests/support/model_commands.h"
 #include "tests/support/temporary_folder.h"

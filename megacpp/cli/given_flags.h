@@ -2,7 +2,7 @@
 // The flags of a command as they were given, for processes that compare them.
 #pragma once
 
-#include "megacpp/launch/run_inputs.h"
+#include "megacpp/run/launch/run_inputs.h"
 
 namespace CLI {
 class App;

@@ -12,10 +12,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/catalog/catalog.h"
-#include "megacpp/checkpoint/safetensors.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/hardware/catalog/catalog.h"
+#include "megacpp/run/checkpoint/safetensors.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"

@@ -7,19 +7,19 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/error.h"
 #include "megacpp/cli/backend_text.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/hw_text.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
-#include "megacpp/hw/chip_library.h"
-#include "megacpp/hw/slice.h"
-#include "megacpp/hw/tiled_layout.h"
-#include "megacpp/launch/assumptions.h"
-#include "megacpp/memory/report.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/hardware/hw/chip_library.h"
+#include "megacpp/hardware/hw/slice.h"
+#include "megacpp/hardware/hw/tiled_layout.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/memory/report.h"
+#include "megacpp/run/launch/assumptions.h"
 
 namespace megacpp::cli {
 namespace {

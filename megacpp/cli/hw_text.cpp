@@ -7,13 +7,13 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/record_to_json.h"
-#include "megacpp/base/utf8.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/hw/chip_fields.h"
-#include "megacpp/memory/report.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/record_to_json.h"
+#include "megacpp/core/base/utf8.h"
+#include "megacpp/hardware/hw/chip_fields.h"
+#include "megacpp/program/memory/report.h"
 
 namespace megacpp::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "megacpp/cli/json.h"
-#include "megacpp/hw/slice.h"
-#include "megacpp/hw/tiled_layout.h"
+#include "megacpp/hardware/hw/slice.h"
+#include "megacpp/hardware/hw/tiled_layout.h"
 
 namespace megacpp::cli {
 

@@ -3,8 +3,8 @@
 // <nlohmann/json.hpp> by themselves: it is a large header.
 #pragma once
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/json.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/json.h"
 
 namespace megacpp::cli {
 

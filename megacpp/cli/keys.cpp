@@ -7,7 +7,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
-#include "megacpp/recipe/schema.h"
+#include "megacpp/program/recipe/schema.h"
 
 namespace megacpp::cli {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "megacpp/cli/train_start.h"
-#include "megacpp/data/text_corpus.h"
-#include "megacpp/launch/launch.h"
-#include "megacpp/memory/report.h"
+#include "megacpp/program/memory/report.h"
+#include "megacpp/run/data/text_corpus.h"
+#include "megacpp/run/launch/launch.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/unrolled_blocks.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches that run out of memory, as a user sees them: what the ladder changes, what stays, what is remembered.
-#include "megacpp/launch/launch.h"
+#include "megacpp/run/launch/launch.h"
 
 #include <gtest/gtest.h>
 
@@ -13,15 +13,15 @@
 
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/train_start.h"
-#include "megacpp/data/text_corpus.h"
-#include "megacpp/fit/misfit.h"
-#include "megacpp/fit/signature.h"
-#include "megacpp/launch/assumptions.h"
-#include "megacpp/launch/build.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/runtime/plugins/nvidia_devices.h"
-#include "megacpp/runtime/plugins/oom_message.h"
+#include "megacpp/hardware/fit/misfit.h"
+#include "megacpp/hardware/fit/signature.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/plugins/nvidia_devices.h"
+#include "megacpp/machine/plugins/oom_message.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/run/data/text_corpus.h"
+#include "megacpp/run/launch/assumptions.h"
+#include "megacpp/run/launch/build.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"

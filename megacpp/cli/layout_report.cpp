@@ -9,8 +9,8 @@
 
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/memory/report.h"
-#include "megacpp/recipe/schema.h"
+#include "megacpp/program/memory/report.h"
+#include "megacpp/program/recipe/schema.h"
 
 namespace megacpp::cli {
 namespace {

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "megacpp/cli/json.h"
-#include "megacpp/plan/composition.h"
-#include "megacpp/plan/next_step.h"
-#include "megacpp/plan/parameter_table.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/recipe.h"
+#include "megacpp/program/plan/composition.h"
+#include "megacpp/program/plan/next_step.h"
+#include "megacpp/program/plan/parameter_table.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/recipe.h"
 
 namespace megacpp::cli {
 

@@ -7,11 +7,11 @@
 #include <new>
 #include <string_view>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/spare_memory.h"
-#include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
-#include "megacpp/runtime/blas_kernels.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/spare_memory.h"
+#include "megacpp/core/base/stop_signals.h"
+#include "megacpp/machine/runtime/blas_kernels.h"
 
 namespace {
 

@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/record_to_json.h"
 #include "megacpp/cli/chip_memory.h"
+#include "megacpp/core/base/record_to_json.h"
 
 namespace megacpp::cli {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "megacpp/cli/json.h"
-#include "megacpp/fit/fit_report.h"
+#include "megacpp/hardware/fit/fit_report.h"
 
 namespace megacpp::cli {
 

@@ -3,15 +3,15 @@
 
 #include <CLI/CLI.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/path.h"
-#include "megacpp/checkpoint/adapters.h"
-#include "megacpp/checkpoint/reader.h"
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/recipe_flags.h"
-#include "megacpp/launch/named_model.h"
-#include "megacpp/launch/run_directory.h"
-#include "megacpp/model/model.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/path.h"
+#include "megacpp/program/model/model.h"
+#include "megacpp/run/checkpoint/adapters.h"
+#include "megacpp/run/checkpoint/reader.h"
+#include "megacpp/run/launch/named_model.h"
+#include "megacpp/run/launch/run_directory.h"
 
 namespace megacpp::cli {
 namespace {

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/checkpoint/hf_folder.h"
 #include "megacpp/cli/without_effect.h"
-#include "megacpp/data/tokenizer.h"
-#include "megacpp/recipe/recipe.h"
-#include "megacpp/train/unread_keys.h"
+#include "megacpp/program/recipe/recipe.h"
+#include "megacpp/run/checkpoint/hf_folder.h"
+#include "megacpp/run/data/tokenizer.h"
+#include "megacpp/run/train/unread_keys.h"
 
 namespace CLI {
 class App;

@@ -5,8 +5,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/schema/value.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/schema/value.h"
 
 namespace megacpp::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "megacpp/schema/range.h"
+#include "megacpp/core/schema/range.h"
 
 namespace CLI {
 class App;

@@ -10,8 +10,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "megacpp/base/error.h"
 #include "megacpp/cli/command.h"
+#include "megacpp/core/base/error.h"
 #include "tests/support/command_line.h"
 
 namespace megacpp::cli {

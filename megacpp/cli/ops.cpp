@@ -8,8 +8,8 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
-#include "megacpp/ops/op_def.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/program/ops/op_def.h"
 
 namespace megacpp::cli {
 namespace {

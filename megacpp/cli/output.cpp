@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "megacpp/base/error.h"
+#include "megacpp/core/base/error.h"
 
 namespace megacpp::cli {
 namespace {

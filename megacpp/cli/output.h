@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/utf8.h"
+#include "megacpp/core/base/utf8.h"
 
 namespace megacpp::cli {
 

@@ -13,10 +13,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/process.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/process.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/model_commands.h"

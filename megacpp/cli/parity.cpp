@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/train/parity.h"
+#include "megacpp/run/train/parity.h"
 
 #include <memory>
 
@@ -7,15 +7,15 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/suggest.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/pass_flags.h"
 #include "megacpp/cli/recipe_flags.h"
-#include "megacpp/recipe/schema.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/suggest.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/program/recipe/schema.h"
 
 namespace megacpp::cli {
 namespace {

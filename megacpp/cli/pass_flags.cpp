@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "megacpp/compile/compile.h"
+#include "megacpp/program/compile/compile.h"
 
 namespace megacpp::cli {
 

@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "megacpp/base/error.h"
+#include "megacpp/core/base/error.h"
 
 namespace megacpp::cli {
 namespace {

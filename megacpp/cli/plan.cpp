@@ -5,8 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/output_path.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
@@ -14,7 +12,9 @@
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/plan_report.h"
 #include "megacpp/cli/recipe_flags.h"
-#include "megacpp/fit/misfit.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/output_path.h"
+#include "megacpp/hardware/fit/misfit.h"
 
 namespace megacpp::cli {
 namespace {

@@ -4,18 +4,18 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/record_to_json.h"
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/plan_report.h"
-#include "megacpp/fit/fields.h"
-#include "megacpp/fit/step_basis.h"
-#include "megacpp/memory/fields.h"
-#include "megacpp/plan/gates.h"
-#include "megacpp/plan/print.h"
-#include "megacpp/recipe/recompute.h"
+#include "megacpp/core/base/record_to_json.h"
+#include "megacpp/hardware/fit/fields.h"
+#include "megacpp/hardware/fit/step_basis.h"
+#include "megacpp/program/memory/fields.h"
+#include "megacpp/program/plan/gates.h"
+#include "megacpp/program/plan/print.h"
+#include "megacpp/program/recipe/recompute.h"
 
 namespace megacpp::cli {
 namespace {

@@ -7,14 +7,14 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/plan_report.h"
-#include "megacpp/fit/step_basis.h"
-#include "megacpp/memory/report.h"
-#include "megacpp/plan/print.h"
-#include "megacpp/report/html.h"
-#include "megacpp/report/svg.h"
+#include "megacpp/core/base/human_seconds.h"
+#include "megacpp/evidence/report/html.h"
+#include "megacpp/evidence/report/svg.h"
+#include "megacpp/hardware/fit/step_basis.h"
+#include "megacpp/program/memory/report.h"
+#include "megacpp/program/plan/print.h"
 
 namespace megacpp::cli {
 namespace {

@@ -6,18 +6,18 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/human_seconds.h"
 #include "megacpp/cli/planning_progress.h"
 #include "megacpp/cli/print_log.h"
-#include "megacpp/fit/deep_tables.h"
-#include "megacpp/fit/speed_advice.h"
-#include "megacpp/fit/step_basis.h"
-#include "megacpp/launch/assumptions.h"
-#include "megacpp/launch/fill_slice.h"
-#include "megacpp/memory/report.h"
-#include "megacpp/plan/degrees.h"
-#include "megacpp/plan/gates.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/human_seconds.h"
+#include "megacpp/hardware/fit/deep_tables.h"
+#include "megacpp/hardware/fit/speed_advice.h"
+#include "megacpp/hardware/fit/step_basis.h"
+#include "megacpp/program/memory/report.h"
+#include "megacpp/program/plan/degrees.h"
+#include "megacpp/program/plan/gates.h"
+#include "megacpp/run/launch/assumptions.h"
+#include "megacpp/run/launch/fill_slice.h"
 
 namespace megacpp::cli {
 namespace {

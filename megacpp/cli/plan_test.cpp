@@ -7,12 +7,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/plan_report.h"
-#include "megacpp/recipe/parse.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/hardware/catalog/catalog.h"
+#include "megacpp/program/recipe/parse.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/well_formed.h"

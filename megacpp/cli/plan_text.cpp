@@ -2,16 +2,16 @@
 // A plan for people who read it in a terminal.
 #include <fmt/format.h>
 
-#include "megacpp/base/human_seconds.h"
-#include "megacpp/base/utf8.h"
 #include "megacpp/cli/layout_report.h"
 #include "megacpp/cli/plan_report.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/fit/step_basis.h"
-#include "megacpp/launch/fill_slice.h"
-#include "megacpp/memory/report.h"
-#include "megacpp/plan/gates.h"
-#include "megacpp/plan/print.h"
+#include "megacpp/core/base/human_seconds.h"
+#include "megacpp/core/base/utf8.h"
+#include "megacpp/hardware/fit/step_basis.h"
+#include "megacpp/program/memory/report.h"
+#include "megacpp/program/plan/gates.h"
+#include "megacpp/program/plan/print.h"
+#include "megacpp/run/launch/fill_slice.h"
 
 namespace megacpp::cli {
 namespace {

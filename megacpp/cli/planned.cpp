@@ -5,13 +5,13 @@
 
 #include "megacpp/cli/planning_progress.h"
 #include "megacpp/cli/print_log.h"
-#include "megacpp/fit/estimate.h"
-#include "megacpp/launch/assumptions.h"
-#include "megacpp/recipe/block_loops.h"
-#include "megacpp/recipe/chip_settings.h"
-#include "megacpp/recipe/recompute.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/recipe/block_loops.h"
+#include "megacpp/program/recipe/chip_settings.h"
+#include "megacpp/program/recipe/recompute.h"
+#include "megacpp/run/launch/assumptions.h"
 
 namespace megacpp::cli {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <optional>
 
-#include "megacpp/hw/slice.h"
-#include "megacpp/launch/users_catalog.h"
-#include "megacpp/recipe/recipe.h"
+#include "megacpp/hardware/hw/slice.h"
+#include "megacpp/program/recipe/recipe.h"
+#include "megacpp/run/launch/users_catalog.h"
 
 namespace megacpp::cli {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/counted.h"
 #include "megacpp/cli/print_log.h"
+#include "megacpp/core/base/counted.h"
 
 namespace megacpp::cli {
 

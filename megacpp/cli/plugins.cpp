@@ -11,17 +11,17 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/suggest.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/lineage/lock_file.h"
-#include "megacpp/lineage/locked_plugin.h"
-#include "megacpp/runtime/plugins/flags.h"
-#include "megacpp/runtime/plugins/plugin_fetch.h"
-#include "megacpp/runtime/plugins/plugin_places.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/suggest.h"
+#include "megacpp/machine/plugins/flags.h"
+#include "megacpp/machine/plugins/plugin_fetch.h"
+#include "megacpp/machine/plugins/plugin_places.h"
+#include "megacpp/run/lineage/lock_file.h"
+#include "megacpp/run/lineage/locked_plugin.h"
 
 namespace megacpp::cli {
 namespace {

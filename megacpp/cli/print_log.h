@@ -2,7 +2,7 @@
 // Lines of a launch as commands print them.
 #pragma once
 
-#include "megacpp/launch/log.h"
+#include "megacpp/run/launch/log.h"
 
 namespace megacpp::cli {
 

@@ -10,10 +10,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/utf8.h"
-#include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/utf8.h"
+#include "megacpp/hardware/catalog/catalog.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"

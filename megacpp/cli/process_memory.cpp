@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/memory/report.h"
+#include "megacpp/program/memory/report.h"
 
 namespace megacpp::cli {
 

@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "megacpp/base/process_memory.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/fit/estimate.h"
-#include "megacpp/runtime/executable.h"
+#include "megacpp/core/base/process_memory.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/machine/runtime/executable.h"
 
 namespace megacpp::cli {
 

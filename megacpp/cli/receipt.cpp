@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/receipt/receipt.h"
+#include "megacpp/evidence/receipt/receipt.h"
 
 #include <memory>
 #include <string>
@@ -7,13 +7,13 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/json.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
-#include "megacpp/receipt/json_schema.h"
-#include "megacpp/receipt/store.h"
-#include "megacpp/receipt/text.h"
+#include "megacpp/core/base/json.h"
+#include "megacpp/evidence/receipt/json_schema.h"
+#include "megacpp/evidence/receipt/store.h"
+#include "megacpp/evidence/receipt/text.h"
 
 namespace megacpp::cli {
 namespace {

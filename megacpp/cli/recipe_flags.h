@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/recipe/parse.h"
-#include "megacpp/recipe/recipe.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/program/recipe/recipe.h"
 
 namespace CLI {
 class App;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/launch/remember.h"
+#include "megacpp/run/launch/remember.h"
 
 #include <gtest/gtest.h>
 
 #include "megacpp/cli/xla_compile.h"
-#include "megacpp/launch/assumptions.h"
-#include "megacpp/recipe/parse.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/run/launch/assumptions.h"
 #include "tests/support/temporary_folder.h"
 
 namespace megacpp::cli {

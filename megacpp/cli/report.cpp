@@ -9,19 +9,19 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/error.h"
-#include "megacpp/base/file.h"
-#include "megacpp/base/output_path.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/compare_report.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/progress_line.h"
-#include "megacpp/receipt/text.h"
-#include "megacpp/report/run_page.h"
-#include "megacpp/report/run_record.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/output_path.h"
+#include "megacpp/evidence/receipt/text.h"
+#include "megacpp/evidence/report/run_page.h"
+#include "megacpp/evidence/report/run_record.h"
 
 namespace megacpp::cli {
 namespace {

@@ -6,11 +6,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/path.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/receipt/store.h"
-#include "megacpp/train/step_log.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/path.h"
+#include "megacpp/evidence/receipt/store.h"
+#include "megacpp/run/train/step_log.h"
 #include "tests/support/clean_receipt.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"

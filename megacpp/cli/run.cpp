@@ -10,15 +10,15 @@
 
 #include <CLI/CLI.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/process.h"
-#include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/print_log.h"
-#include "megacpp/launch/over_processes.h"
-#include "megacpp/launch/restarts.h"
-#include "megacpp/sweep/trial_runner.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/process.h"
+#include "megacpp/core/base/stop_signals.h"
+#include "megacpp/evidence/sweep/trial_runner.h"
+#include "megacpp/run/launch/over_processes.h"
+#include "megacpp/run/launch/restarts.h"
 
 namespace megacpp::cli {
 namespace {

@@ -8,22 +8,22 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/file.h"
-#include "megacpp/base/json.h"
-#include "megacpp/base/path.h"
-#include "megacpp/base/utf8.h"
-#include "megacpp/checkpoint/reader.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/runs_words.h"
-#include "megacpp/launch/run_directory.h"
-#include "megacpp/launch/runs_folder.h"
-#include "megacpp/receipt/store.h"
-#include "megacpp/receipt/text.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/sweep/sweep_file.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/json.h"
+#include "megacpp/core/base/path.h"
+#include "megacpp/core/base/utf8.h"
+#include "megacpp/evidence/receipt/store.h"
+#include "megacpp/evidence/receipt/text.h"
+#include "megacpp/evidence/sweep/sweep_file.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/run/checkpoint/reader.h"
+#include "megacpp/run/launch/run_directory.h"
+#include "megacpp/run/launch/runs_folder.h"
 
 namespace megacpp::cli {
 namespace {

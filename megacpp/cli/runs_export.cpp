@@ -7,18 +7,18 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/error.h"
-#include "megacpp/base/file.h"
-#include "megacpp/base/path.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
 #include "megacpp/cli/runs_words.h"
-#include "megacpp/launch/run_directory.h"
-#include "megacpp/metrics/csv.h"
-#include "megacpp/metrics/event_file.h"
-#include "megacpp/train/step_log.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/path.h"
+#include "megacpp/evidence/metrics/csv.h"
+#include "megacpp/evidence/metrics/event_file.h"
+#include "megacpp/run/launch/run_directory.h"
+#include "megacpp/run/train/step_log.h"
 
 namespace megacpp::cli {
 namespace {

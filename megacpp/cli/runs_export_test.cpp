@@ -13,11 +13,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/path.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/http/server.h"
-#include "megacpp/train/step_log.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/path.h"
+#include "megacpp/evidence/http/server.h"
+#include "megacpp/run/train/step_log.h"
 #include "tests/support/command_line.h"
 #include "tests/support/read_events.h"
 #include "tests/support/temporary_folder.h"

@@ -8,17 +8,17 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/path.h"
-#include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/catalog_flags.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/path_flag.h"
-#include "megacpp/http/access.h"
-#include "megacpp/launch/runs_folder.h"
-#include "megacpp/serve/server.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/path.h"
+#include "megacpp/core/base/stop_signals.h"
+#include "megacpp/evidence/http/access.h"
+#include "megacpp/evidence/serve/server.h"
+#include "megacpp/run/launch/runs_folder.h"
 
 namespace megacpp::cli {
 namespace {

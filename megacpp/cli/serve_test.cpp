@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/file.h"
-#include "megacpp/http/server.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/evidence/http/server.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/temporary_folder.h"

@@ -12,9 +12,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/stop_signals.h"
 #include "tests/support/child_command.h"
 #include "tests/support/child_process.h"
 #include "tests/support/command_line.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/sweep/sweep.h"
+#include "megacpp/evidence/sweep/sweep.h"
 
 #include <cctype>
 #include <cstdint>
@@ -11,20 +11,20 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/error.h"
-#include "megacpp/base/file.h"
-#include "megacpp/base/stop_signals.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/sweep_report.h"
-#include "megacpp/launch/over_processes.h"
-#include "megacpp/launch/runs_folder.h"
-#include "megacpp/sweep/sweep_result.h"
-#include "megacpp/sweep/trial_runner.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/stop_signals.h"
+#include "megacpp/evidence/sweep/sweep_result.h"
+#include "megacpp/evidence/sweep/trial_runner.h"
+#include "megacpp/run/launch/over_processes.h"
+#include "megacpp/run/launch/runs_folder.h"
 
 namespace megacpp::cli {
 namespace {

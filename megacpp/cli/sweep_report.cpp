@@ -8,15 +8,15 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/human_seconds.h"
-#include "megacpp/base/record_to_json.h"
-#include "megacpp/base/utf8.h"
 #include "megacpp/cli/compare_report.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/memory/report.h"
-#include "megacpp/report/svg.h"
-#include "megacpp/stats/effect.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/human_seconds.h"
+#include "megacpp/core/base/record_to_json.h"
+#include "megacpp/core/base/utf8.h"
+#include "megacpp/core/stats/effect.h"
+#include "megacpp/evidence/report/svg.h"
+#include "megacpp/program/memory/report.h"
 
 namespace megacpp::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "megacpp/cli/json.h"
-#include "megacpp/sweep/sweep.h"
-#include "megacpp/sweep/sweep_result.h"
+#include "megacpp/evidence/sweep/sweep.h"
+#include "megacpp/evidence/sweep/sweep_result.h"
 
 namespace megacpp::cli {
 

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/path.h"
 #include "megacpp/cli/json.h"
+#include "megacpp/core/base/path.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/file.h"
+#include "megacpp/core/base/file.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/file_calls.h"

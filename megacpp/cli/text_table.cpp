@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/utf8.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/utf8.h"
 
 namespace megacpp::cli {
 namespace {

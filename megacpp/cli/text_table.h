@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/report/html.h"
+#include "megacpp/evidence/report/html.h"
 
 namespace megacpp::cli {
 

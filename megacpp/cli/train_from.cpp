@@ -3,10 +3,10 @@
 
 #include <utility>
 
-#include "megacpp/base/hash.h"
-#include "megacpp/checkpoint/hf_folder.h"
-#include "megacpp/launch/named_model.h"
-#include "megacpp/train/load_state.h"
+#include "megacpp/core/base/hash.h"
+#include "megacpp/run/checkpoint/hf_folder.h"
+#include "megacpp/run/launch/named_model.h"
+#include "megacpp/run/train/load_state.h"
 
 namespace megacpp::cli {
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/collectives/world.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/recipe/given_model.h"
-#include "megacpp/runtime/executable.h"
+#include "megacpp/machine/collectives/world.h"
+#include "megacpp/machine/runtime/executable.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/recipe/given_model.h"
 
 namespace megacpp::cli {
 

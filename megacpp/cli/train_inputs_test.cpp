@@ -11,7 +11,7 @@
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/given_flags.h"
 #include "megacpp/cli/train_from.h"
-#include "megacpp/launch/run_inputs.h"
+#include "megacpp/run/launch/run_inputs.h"
 #include "tests/support/two_processes.h"
 
 namespace megacpp::cli {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/base/file.h"
+#include "megacpp/core/base/file.h"
 #include "tests/support/child_process.h"
 #include "tests/support/command_line.h"
 #include "tests/support/temporary_folder.h"

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "megacpp/cli/output.h"
-#include "megacpp/collectives/mpi/mpi_launch.h"
-#include "megacpp/memory/report.h"
+#include "megacpp/machine/collectives/mpi/mpi_launch.h"
+#include "megacpp/program/memory/report.h"
 
 namespace megacpp::cli {
 namespace {

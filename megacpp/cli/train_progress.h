@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "megacpp/recipe/recipe.h"
-#include "megacpp/train/train.h"
+#include "megacpp/program/recipe/recipe.h"
+#include "megacpp/run/train/train.h"
 
 namespace megacpp::cli {
 

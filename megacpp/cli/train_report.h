@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "megacpp/cli/json.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/launch/launch.h"
-#include "megacpp/launch/run_directory.h"
-#include "megacpp/launch/training.h"
-#include "megacpp/runtime/executable.h"
-#include "megacpp/train/train.h"
+#include "megacpp/machine/runtime/executable.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/run/launch/launch.h"
+#include "megacpp/run/launch/run_directory.h"
+#include "megacpp/run/launch/training.h"
+#include "megacpp/run/train/train.h"
 
 namespace megacpp::cli {
 

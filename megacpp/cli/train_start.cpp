@@ -3,18 +3,18 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/human_seconds.h"
-#include "megacpp/base/utf8.h"
 #include "megacpp/cli/train_report.h"
 #include "megacpp/cli/xla_compile.h"
-#include "megacpp/compile/state_table.h"
-#include "megacpp/fit/signature.h"
-#include "megacpp/launch/over_processes.h"
-#include "megacpp/memory/report.h"
-#include "megacpp/recipe/print.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/human_seconds.h"
+#include "megacpp/core/base/utf8.h"
+#include "megacpp/hardware/fit/signature.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/compile/state_table.h"
+#include "megacpp/program/memory/report.h"
+#include "megacpp/program/recipe/print.h"
+#include "megacpp/run/launch/over_processes.h"
 
 namespace megacpp::cli {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/data/source.h"
-#include "megacpp/launch/launch.h"
-#include "megacpp/runtime/executable.h"
+#include "megacpp/machine/runtime/executable.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/run/data/source.h"
+#include "megacpp/run/launch/launch.h"
 
 namespace megacpp::cli {
 

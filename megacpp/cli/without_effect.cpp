@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/cli/print_log.h"
-#include "megacpp/launch/features.h"
-#include "megacpp/recipe/unused_model_keys.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/recipe/unused_model_keys.h"
+#include "megacpp/run/launch/features.h"
 
 namespace megacpp::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "megacpp/cli/json.h"
-#include "megacpp/recipe/ignored_keys.h"
-#include "megacpp/train/unread_keys.h"
+#include "megacpp/program/recipe/ignored_keys.h"
+#include "megacpp/run/train/unread_keys.h"
 
 namespace megacpp::runtime {
 struct Backend;

@@ -8,10 +8,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/runtime/plugins/plugin_places.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/machine/plugins/plugin_places.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 

@@ -6,19 +6,19 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "megacpp/base/file.h"
 #include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
-#include "megacpp/fit/signature.h"
-#include "megacpp/hw/tiled_layout.h"
-#include "megacpp/launch/assumptions.h"
-#include "megacpp/launch/oom_report.h"
-#include "megacpp/launch/remember.h"
-#include "megacpp/recipe/block_loops.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/runtime/plugins/tpu_topology.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/hardware/fit/signature.h"
+#include "megacpp/hardware/hw/tiled_layout.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/plugins/tpu_topology.h"
+#include "megacpp/program/recipe/block_loops.h"
+#include "megacpp/run/launch/assumptions.h"
+#include "megacpp/run/launch/oom_report.h"
+#include "megacpp/run/launch/remember.h"
 #ifdef MEGACPP_HAS_PJRT
-#include "megacpp/runtime/pjrt/step_module.h"
+#include "megacpp/machine/xla/pjrt/step_module.h"
 #endif
 
 namespace megacpp::cli {

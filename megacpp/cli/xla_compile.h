@@ -9,18 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/error.h"
-#include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/collective_comparison.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/fit/estimate.h"
-#include "megacpp/hw/slice.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/recipe.h"
-#include "megacpp/runtime/pjrt/compile_report.h"
-#include "megacpp/runtime/plugins/flags.h"
-#include "megacpp/runtime/plugins/oom_message.h"
-#include "megacpp/runtime/plugins/plugin_places.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/hardware/catalog/catalog.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/hardware/hw/slice.h"
+#include "megacpp/machine/plugins/flags.h"
+#include "megacpp/machine/plugins/oom_message.h"
+#include "megacpp/machine/plugins/plugin_places.h"
+#include "megacpp/machine/xla/pjrt/compile_report.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/recipe.h"
 
 namespace CLI {
 class App;

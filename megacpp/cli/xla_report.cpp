@@ -6,13 +6,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/counted.h"
-#include "megacpp/base/record_to_json.h"
 #include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/memory/report.h"
-#include "megacpp/runtime/pjrt/compile_report_fields.h"
+#include "megacpp/core/base/counted.h"
+#include "megacpp/core/base/record_to_json.h"
+#include "megacpp/machine/xla/pjrt/compile_report_fields.h"
+#include "megacpp/program/memory/report.h"
 
 namespace megacpp::cli {
 namespace {

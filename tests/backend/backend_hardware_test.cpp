@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/catalog/catalog.h"
-#include "megacpp/fit/search.h"
-#include "megacpp/hw/slice.h"
-#include "megacpp/launch/assumptions.h"
-#include "megacpp/launch/users_catalog.h"
-#include "megacpp/recipe/recompute.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/hardware/catalog/catalog.h"
+#include "megacpp/hardware/fit/search.h"
+#include "megacpp/hardware/hw/slice.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/recipe/recompute.h"
+#include "megacpp/run/launch/assumptions.h"
+#include "megacpp/run/launch/users_catalog.h"
 #include "tests/support/assumptions.h"
 #include "tests/support/errors.h"
 
@@ -134,7 +134,8 @@ TEST(BackendHardwareTest, TpuPlansKnowTheLaneOfUnrolledBlocks) {
   EXPECT_FALSE(assumptions("h200:1", {}).unrolled);
 }
 
-// What its client is told to take (runtime/pjrt/process_part); kernels of ours and TPUs have all that programs may use.
+// What its client is told to take (machine/xla/pjrt/process_part); kernels of ours and TPUs have all that programs may
+// use.
 TEST(BackendHardwareTest, OnGpusXlaHasItsPoolAlone) {
   launch::UsersCatalog none({.none = true}, catalog::Access::read);
   const auto limit = [&](const char* hardware, const char* backend, int64_t sharers = 1) {

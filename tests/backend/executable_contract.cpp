@@ -3,12 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include "megacpp/compile/state_table.h"
-#include "megacpp/data/text_corpus.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/train/confirm_start.h"
-#include "megacpp/train/run_state.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/program/compile/state_table.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/run/data/text_corpus.h"
+#include "megacpp/run/train/confirm_start.h"
+#include "megacpp/run/train/run_state.h"
 #include "tests/support/errors.h"
 
 namespace megacpp::testing_support {

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/data/batches.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/recipe.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/train/train.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/recipe.h"
+#include "megacpp/run/data/batches.h"
+#include "megacpp/run/train/train.h"
 
 namespace megacpp::testing_support {
 

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "megacpp/collectives/transport.h"
-#include "megacpp/recipe/schema.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/collectives/transport.h"
+#include "megacpp/program/recipe/schema.h"
 #include "tests/support/errors.h"
 
 namespace megacpp::testing_support {

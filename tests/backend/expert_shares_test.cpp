@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Per-expert load as training reports it: what the reference evaluator counts, on every layout.
-#include "megacpp/train/expert_shares.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/run/train/expert_shares.h"
+#include "megacpp/machine/backends/backend_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every key that a table calls without effect: the programs are the same with it and without it. Where a table's
 // condition does not hold, the same key changes them.
-#include "megacpp/recipe/ignored_keys.h"
+#include "megacpp/program/recipe/ignored_keys.h"
 
 #include <gtest/gtest.h>
 
@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/ir/text.h"
-#include "megacpp/plan/unused_layout_keys.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/recipe/unused_model_keys.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/core/ir/text.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/plan/unused_layout_keys.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/program/recipe/unused_model_keys.h"
 #include "tests/support/hybrid_recipe.h"
 
 namespace megacpp::testing_support {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/compile/state_table.h"
-#include "megacpp/ops/evaluator.h"
+#include "megacpp/program/compile/state_table.h"
+#include "megacpp/program/ops/evaluator.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp::testing_support {

@@ -3,7 +3,7 @@
 // tests, which hand its record to what trains: everything a backend must be is in the record.
 #pragma once
 
-#include "megacpp/runtime/backend.h"
+#include "megacpp/machine/runtime/backend.h"
 
 namespace megacpp::testing_support {
 

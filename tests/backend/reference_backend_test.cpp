@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/machine/backends/backend_table.h"
 #include "tests/backend/executable_contract.h"
 
 namespace megacpp::testing_support {

@@ -3,12 +3,12 @@
 // training on a mesh take it from there.
 #include <gtest/gtest.h>
 
-#include "megacpp/fit/signature.h"
-#include "megacpp/model/model.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/recipe/print.h"
-#include "megacpp/recipe/schema.h"
+#include "megacpp/hardware/fit/signature.h"
+#include "megacpp/program/model/model.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/program/recipe/print.h"
+#include "megacpp/program/recipe/schema.h"
 #include "tests/parity/training_comparison.h"
 #include "tests/support/errors.h"
 

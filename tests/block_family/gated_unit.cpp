@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // U: units of tanh(x W) times logistic(x V), scaled and projected back. No model needs it; it has what a family must
 // have: settings with a check, and parts that a layout splits.
-#include "megacpp/base/error.h"
-#include "megacpp/blocks/block.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/program/blocks/block.h"
 
 namespace megacpp::blocks {
 namespace {

@@ -13,7 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/json.h"
+#include "megacpp/core/base/json.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"

@@ -15,9 +15,9 @@
 #include <thread>
 #include <vector>
 
-#include "megacpp/base/file.h"
-#include "megacpp/checkpoint/reader.h"
-#include "megacpp/checkpoint/store.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/run/checkpoint/reader.h"
+#include "megacpp/run/checkpoint/store.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/temporary_folder.h"

@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "megacpp/checkpoint/reader.h"
-#include "megacpp/compile/state_table.h"
-#include "megacpp/train/load_state.h"
-#include "megacpp/train/state_saver.h"
+#include "megacpp/program/compile/state_table.h"
+#include "megacpp/run/checkpoint/reader.h"
+#include "megacpp/run/train/load_state.h"
+#include "megacpp/run/train/state_saver.h"
 #include "tests/checkpoint/layout_run.h"
 #include "tests/support/errors.h"
 #include "tests/support/temporary_folder.h"

@@ -9,8 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/json.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/json.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/model_commands.h"

@@ -13,9 +13,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/file.h"
-#include "megacpp/base/json.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/json.h"
 #include "tests/checkpoint/tiny_train.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"

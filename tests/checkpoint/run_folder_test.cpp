@@ -19,10 +19,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/file.h"
-#include "megacpp/base/json.h"
-#include "megacpp/train/step_log.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/json.h"
+#include "megacpp/run/train/step_log.h"
 #include "tests/checkpoint/tiny_train.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"

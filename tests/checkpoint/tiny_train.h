@@ -12,8 +12,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/json.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/json.h"
 #include "tests/support/command_line.h"
 
 namespace megacpp::testing_support {

@@ -8,11 +8,11 @@
 #include <memory>
 #include <set>
 
-#include "megacpp/ops/evaluator.h"
-#include "megacpp/ops/op_def.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
-#include "megacpp/runtime/cpu/kernel.h"
-#include "megacpp/runtime/cpu/storage.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/machine/cpu/kernel.h"
+#include "megacpp/machine/cpu/storage.h"
+#include "megacpp/program/ops/evaluator.h"
+#include "megacpp/program/ops/op_def.h"
 #include "tests/support/conformance_cases.h"
 #include "tests/support/sample_cases.h"
 #include "tests/support/tensors.h"

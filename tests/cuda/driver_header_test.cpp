@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "megacpp/runtime/cuda/driver.h"
-#include "megacpp/runtime/cuda/tensor_map.h"
+#include "megacpp/machine/cuda/driver.h"
+#include "megacpp/machine/cuda/tensor_map.h"
 
 namespace megacpp::runtime::cuda {
 namespace {
@@ -32,7 +32,7 @@ struct Compare<Entry<Ours...>, CUresult(Theirs...)> {
 
 #define MEGACPP_CUDA_ENTRY(name, symbol, ...) \
   static_assert(Compare<Entry<__VA_ARGS__>, decltype(symbol)>::kAlike, #name " is declared otherwise");
-#include "megacpp/runtime/cuda/driver_list.inc"
+#include "megacpp/machine/cuda/driver_list.inc"
 #undef MEGACPP_CUDA_ENTRY
 
 static_assert(sizeof(LaunchConfig) == sizeof(CUlaunchConfig));

@@ -9,14 +9,14 @@
 #include <numeric>
 #include <vector>
 
-#include "megacpp/memory/out_of_memory.h"
-#include "megacpp/runtime/cuda/cuda_device.h"
-#include "megacpp/runtime/cuda/driver.h"
-#include "megacpp/runtime/cuda/embedded_cubins.h"
-#include "megacpp/runtime/cuda/kernel.h"
-#include "megacpp/runtime/cuda/nvrtc.h"
-#include "megacpp/runtime/cuda/tensor_map.h"
-#include "megacpp/runtime/cuda/upload_ring.h"
+#include "megacpp/machine/cuda/cuda_device.h"
+#include "megacpp/machine/cuda/driver.h"
+#include "megacpp/machine/cuda/embedded_cubins.h"
+#include "megacpp/machine/cuda/kernel.h"
+#include "megacpp/machine/cuda/nvrtc.h"
+#include "megacpp/machine/cuda/tensor_map.h"
+#include "megacpp/machine/cuda/upload_ring.h"
+#include "megacpp/program/memory/out_of_memory.h"
 #include "tests/cuda/stand_in_gpu.h"
 #include "tests/support/errors.h"
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/ops/tier_copy.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/ops/tier_copy.h"
 #include "tests/cuda/stand_in_gpu.h"
 #include "tests/cuda/stand_in_run.h"
 #include "tests/support/errors.h"

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "megacpp/blocks/parameter.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/cuda/upload_ring.h"
+#include "megacpp/machine/cuda/upload_ring.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/blocks/parameter.h"
+#include "megacpp/program/compile/compile.h"
 #include "tests/cuda/stand_in_gpu.h"
 #include "tests/cuda/stand_in_run.h"
 #include "tests/support/errors.h"

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/philox.h"
-#include "megacpp/runtime/cuda/gpu.h"
-#include "megacpp/runtime/cuda/kernel.h"
-#include "megacpp/runtime/cuda/tile_batch.h"
+#include "megacpp/core/base/philox.h"
+#include "megacpp/machine/cuda/gpu.h"
+#include "megacpp/machine/cuda/kernel.h"
+#include "megacpp/machine/cuda/tile_batch.h"
 #include "tests/support/gpu_here.h"
 #include "tests/support/gpu_test.h"
 

@@ -15,14 +15,14 @@
 #include <thread>
 #include <vector>
 
-#include "megacpp/base/error.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/memory/out_of_memory.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/cuda/device_communicator.h"
-#include "megacpp/runtime/cuda/device_world.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/machine/cuda/device_communicator.h"
+#include "megacpp/machine/cuda/device_world.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/memory/out_of_memory.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/parse.h"
 #include "tests/cuda/stand_in_gpu.h"
 #include "tests/support/environment.h"
 #include "tests/support/errors.h"

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "megacpp/runtime/cuda/nccl.h"
+#include "megacpp/machine/cuda/nccl.h"
 #include "tests/support/errors.h"
 #include "tests/support/stand_in_nccl.h"
 #include "tests/support/temporary_folder.h"

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/ops/evaluator.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/runtime/cuda/cuda_backend.h"
-#include "megacpp/runtime/cuda/gpu.h"
-#include "megacpp/runtime/cuda/kernel.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/cuda/cuda_backend.h"
+#include "megacpp/machine/cuda/gpu.h"
+#include "megacpp/machine/cuda/kernel.h"
+#include "megacpp/program/ops/evaluator.h"
 #include "tests/cuda/tensor_core_cases.h"
 #include "tests/cuda/vector_cases.h"
 #include "tests/support/conformance_cases.h"

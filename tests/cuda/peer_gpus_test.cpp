@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chips of one process on several GPUs, without any: each stands in with memory, a context, streams and code of its
 // own, and objects to what is another's.
-#include "megacpp/runtime/cuda/peer_gpus.h"
+#include "megacpp/machine/cuda/peer_gpus.h"
 
 #include <gtest/gtest.h>
 
@@ -17,13 +17,13 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/collectives/transport.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/runtime/cuda/algorithm_search.h"
-#include "megacpp/runtime/cuda/device_communicator.h"
-#include "megacpp/runtime/cuda/device_world.h"
-#include "megacpp/runtime/cuda/handles.h"
-#include "megacpp/runtime/cuda/shared_algorithms.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/collectives/transport.h"
+#include "megacpp/machine/cuda/algorithm_search.h"
+#include "megacpp/machine/cuda/device_communicator.h"
+#include "megacpp/machine/cuda/device_world.h"
+#include "megacpp/machine/cuda/handles.h"
+#include "megacpp/machine/cuda/shared_algorithms.h"
 #include "tests/cuda/stand_in_gpu.h"
 #include "tests/cuda/stand_in_run.h"
 #include "tests/support/errors.h"

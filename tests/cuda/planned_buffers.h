@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/compile/compiled.h"
-#include "megacpp/ops/op_def.h"
+#include "megacpp/program/compile/compiled.h"
+#include "megacpp/program/ops/op_def.h"
 #include "tests/support/stand_in_cuda.h"
 
 namespace megacpp::testing_support {

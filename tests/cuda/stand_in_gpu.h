@@ -12,9 +12,9 @@
 #include <memory>
 #include <string>
 
-#include "megacpp/base/error.h"
-#include "megacpp/runtime/cuda/cuda_backend.h"
-#include "megacpp/runtime/cuda/gpu.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/machine/cuda/cuda_backend.h"
+#include "megacpp/machine/cuda/gpu.h"
 #include "tests/support/stand_in_cuda.h"
 #include "tests/support/stand_in_nccl.h"
 #include "tests/support/temporary_folder.h"

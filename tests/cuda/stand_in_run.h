@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/train/run_state.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/run/train/run_state.h"
 #include "tests/cuda/planned_buffers.h"
 #include "tests/cuda/stand_in_gpu.h"
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/ops/attention_mask.h"
-#include "megacpp/ops/expert_rows.h"
+#include "megacpp/program/ops/attention_mask.h"
+#include "megacpp/program/ops/expert_rows.h"
 #include "tests/support/conformance_cases.h"
 
 namespace megacpp::testing_support {

@@ -10,12 +10,12 @@
 #include <thread>
 #include <utility>
 
-#include "megacpp/base/error.h"
-#include "megacpp/collectives/processes/process_world.h"
-#include "megacpp/collectives/runs.h"
-#include "megacpp/runtime/cuda/device_world.h"
-#include "megacpp/runtime/fault_injection.h"
-#include "megacpp/runtime/plugins/gpu_shares.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/machine/collectives/processes/process_world.h"
+#include "megacpp/machine/collectives/runs.h"
+#include "megacpp/machine/cuda/device_world.h"
+#include "megacpp/machine/plugins/gpu_shares.h"
+#include "megacpp/machine/runtime/fault_injection.h"
 #include "tests/support/gpu_here.h"
 #include "tests/support/socket_endpoint.h"
 

@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "megacpp/collectives/processes/endpoint.h"
-#include "megacpp/collectives/transport.h"
-#include "megacpp/runtime/cuda/gpu.h"
+#include "megacpp/machine/collectives/processes/endpoint.h"
+#include "megacpp/machine/collectives/transport.h"
+#include "megacpp/machine/cuda/gpu.h"
 
 namespace megacpp::testing_support {
 

@@ -13,12 +13,12 @@
 #include <string>
 #include <utility>
 
-#include "megacpp/base/error.h"
-#include "megacpp/collectives/engine/rendezvous.h"
-#include "megacpp/collectives/inproc/move.h"
-#include "megacpp/runtime/cuda/device_communicator.h"
-#include "megacpp/runtime/cuda/exchange_steps.h"
-#include "megacpp/runtime/cuda/handles.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/machine/collectives/engine/rendezvous.h"
+#include "megacpp/machine/collectives/inproc/move.h"
+#include "megacpp/machine/cuda/device_communicator.h"
+#include "megacpp/machine/cuda/exchange_steps.h"
+#include "megacpp/machine/cuda/handles.h"
 #include "tests/device_processes/gpu_processes.h"
 #include "tests/support/first_chips.h"
 

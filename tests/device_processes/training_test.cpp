@@ -11,16 +11,16 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/file.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/data/batches.h"
-#include "megacpp/data/text_corpus.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/cuda/cuda_backend.h"
-#include "megacpp/train/run_state.h"
-#include "megacpp/train/train.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/machine/cuda/cuda_backend.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/run/data/batches.h"
+#include "megacpp/run/data/text_corpus.h"
+#include "megacpp/run/train/run_state.h"
+#include "megacpp/run/train/train.h"
 #include "tests/device_processes/gpu_processes.h"
 #include "tests/support/temporary_folder.h"
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/runtime/cuda/device_world.h"
-#include "megacpp/runtime/cuda/virtual_chips.h"
+#include "megacpp/machine/cuda/device_world.h"
+#include "megacpp/machine/cuda/virtual_chips.h"
 
 namespace megacpp::testing_support {
 namespace {

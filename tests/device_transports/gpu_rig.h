@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "megacpp/runtime/cuda/peer_gpus.h"
+#include "megacpp/machine/cuda/peer_gpus.h"
 #include "tests/support/gpu_here.h"
 #include "tests/support/transports.h"
 

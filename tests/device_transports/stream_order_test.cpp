@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/runtime/cuda/device_communicator.h"
-#include "megacpp/runtime/cuda/handles.h"
+#include "megacpp/machine/cuda/device_communicator.h"
+#include "megacpp/machine/cuda/handles.h"
 #include "tests/device_transports/gpu_rig.h"
 #include "tests/support/first_chips.h"
 

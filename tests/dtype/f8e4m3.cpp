@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Eight bits with four of exponent, as OCP's E4M3: no infinity, 448 the largest number.
-#include "megacpp/ir/dtype.h"
-#include "megacpp/ir/dtypes/element_rows.h"
-#include "megacpp/ir/narrow_float.h"
+#include "megacpp/core/ir/dtype.h"
+#include "megacpp/core/ir/dtypes/element_rows.h"
+#include "megacpp/core/ir/narrow_float.h"
 
 namespace megacpp::ir {
 namespace {

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/data/batches.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
-#include "megacpp/train/run_state.h"
-#include "megacpp/train/train.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/run/data/batches.h"
+#include "megacpp/run/train/run_state.h"
+#include "megacpp/run/train/train.h"
 #include "tests/end_to_end/training_run.h"
 
 namespace megacpp::train {

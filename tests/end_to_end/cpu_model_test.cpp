@@ -3,14 +3,14 @@
 // planned bytes, without touching the heap, and the same bits every time.
 #include <gtest/gtest.h>
 
-#include "megacpp/blocks/attention.h"
-#include "megacpp/blocks/feed_forward.h"
-#include "megacpp/blocks/mamba.h"
-#include "megacpp/blocks/recurrent.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/ops/evaluator.h"
-#include "megacpp/optim/update.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/program/blocks/attention.h"
+#include "megacpp/program/blocks/feed_forward.h"
+#include "megacpp/program/blocks/mamba.h"
+#include "megacpp/program/blocks/recurrent.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/ops/evaluator.h"
+#include "megacpp/program/optim/update.h"
 #include "tests/end_to_end/heap_count.h"
 #include "tests/support/model_inputs.h"
 #include "tests/support/small_models.h"

@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "megacpp/blocks/parameter.h"
-#include "megacpp/model/model.h"
-#include "megacpp/train/decoder.h"
+#include "megacpp/program/blocks/parameter.h"
+#include "megacpp/program/model/model.h"
+#include "megacpp/run/train/decoder.h"
 #include "tests/end_to_end/heap_count.h"
 #include "tests/support/small_models.h"
 

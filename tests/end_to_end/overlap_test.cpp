@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include "megacpp/launch/training.h"
-#include "megacpp/ops/collective_start.h"
+#include "megacpp/program/ops/collective_start.h"
+#include "megacpp/run/launch/training.h"
 #include "tests/end_to_end/heap_count.h"
 #include "tests/end_to_end/training_run.h"
 

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/ops/evaluator.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/ops/evaluator.h"
 #include "tests/support/model_inputs.h"
 #include "tests/support/small_models.h"
 

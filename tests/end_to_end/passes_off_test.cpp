@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/blocks/attention.h"
-#include "megacpp/blocks/feed_forward.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/data/batches.h"
-#include "megacpp/data/text_corpus.h"
-#include "megacpp/ir/text.h"
-#include "megacpp/recipe/recipe.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
-#include "megacpp/train/run_state.h"
-#include "megacpp/train/train.h"
+#include "megacpp/core/ir/text.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/program/blocks/attention.h"
+#include "megacpp/program/blocks/feed_forward.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/recipe/recipe.h"
+#include "megacpp/run/data/batches.h"
+#include "megacpp/run/data/text_corpus.h"
+#include "megacpp/run/train/run_state.h"
+#include "megacpp/run/train/train.h"
 
 namespace megacpp::train {
 namespace {

@@ -2,13 +2,13 @@
 // Recompute policies on a hybrid with every family: less planned memory, the same training.
 #include <gtest/gtest.h>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/data/batches.h"
-#include "megacpp/data/text_corpus.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
-#include "megacpp/train/run_state.h"
-#include "megacpp/train/train.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/run/data/batches.h"
+#include "megacpp/run/data/text_corpus.h"
+#include "megacpp/run/train/run_state.h"
+#include "megacpp/run/train/train.h"
 
 namespace megacpp::train {
 namespace {

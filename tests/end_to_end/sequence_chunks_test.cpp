@@ -3,14 +3,14 @@
 // the sequence as it is: outputs, and the gradients of every parameter and of the input.
 #include <gtest/gtest.h>
 
-#include "megacpp/autodiff/differentiate.h"
-#include "megacpp/blocks/block.h"
-#include "megacpp/blocks/mamba.h"
-#include "megacpp/blocks/recurrent.h"
-#include "megacpp/ir/text.h"
-#include "megacpp/ops/builder.h"
-#include "megacpp/ops/evaluator.h"
-#include "megacpp/ops/verify.h"
+#include "megacpp/core/ir/text.h"
+#include "megacpp/program/autodiff/differentiate.h"
+#include "megacpp/program/blocks/block.h"
+#include "megacpp/program/blocks/mamba.h"
+#include "megacpp/program/blocks/recurrent.h"
+#include "megacpp/program/ops/builder.h"
+#include "megacpp/program/ops/evaluator.h"
+#include "megacpp/program/ops/verify.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_inputs.h"
 #include "tests/support/small_models.h"

@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/path.h"
-#include "megacpp/base/spare_memory.h"
-#include "megacpp/checkpoint/store.h"
-#include "megacpp/compile/state_table.h"
-#include "megacpp/launch/training.h"
-#include "megacpp/memory/out_of_memory.h"
-#include "megacpp/train/state_saver.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/path.h"
+#include "megacpp/core/base/spare_memory.h"
+#include "megacpp/program/compile/state_table.h"
+#include "megacpp/program/memory/out_of_memory.h"
+#include "megacpp/run/checkpoint/store.h"
+#include "megacpp/run/launch/training.h"
+#include "megacpp/run/train/state_saver.h"
 #include "tests/end_to_end/training_run.h"
 #include "tests/support/no_memory.h"
 #include "tests/support/temporary_folder.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/end_to_end/training_run.h"
 
-#include "megacpp/blocks/attention.h"
-#include "megacpp/blocks/feed_forward.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/program/blocks/attention.h"
+#include "megacpp/program/blocks/feed_forward.h"
 
 namespace megacpp::testing_support {
 

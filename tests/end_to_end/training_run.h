@@ -6,14 +6,14 @@
 #include <memory>
 #include <vector>
 
-#include "megacpp/collectives/transport.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/data/batches.h"
-#include "megacpp/data/text_corpus.h"
-#include "megacpp/recipe/recipe.h"
-#include "megacpp/runtime/executable.h"
-#include "megacpp/train/run_state.h"
-#include "megacpp/train/train.h"
+#include "megacpp/machine/collectives/transport.h"
+#include "megacpp/machine/runtime/executable.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/recipe/recipe.h"
+#include "megacpp/run/data/batches.h"
+#include "megacpp/run/data/text_corpus.h"
+#include "megacpp/run/train/run_state.h"
+#include "megacpp/run/train/train.h"
 
 namespace megacpp::testing_support {
 

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <map>
 
-#include "megacpp/collectives/transport.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/machine/collectives/transport.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
 #include "tests/end_to_end/training_run.h"
 #include "tests/support/errors.h"
 #include "tests/support/process_fleet.h"

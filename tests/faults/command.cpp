@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "megacpp/base/error.h"
+#include "megacpp/core/base/error.h"
 
 namespace megacpp::faults {
 

@@ -10,8 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/json.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/json.h"
 #include "tests/support/child_process.h"
 
 namespace megacpp::faults {

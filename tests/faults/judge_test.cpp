@@ -9,8 +9,8 @@
 #include <set>
 #include <string>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/path.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/path.h"
 #include "tests/support/table_names.h"
 #include "tests/support/temporary_folder.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "megacpp/base/file.h"
+#include "megacpp/core/base/file.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/support/table_names.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/catalog_check.h"
 
-#include "megacpp/base/file.h"
-#include "megacpp/catalog/catalog.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/hardware/catalog/catalog.h"
 #include "tests/fuzz/oracle.h"
 #include "tests/fuzz/scratch_file.h"
 

@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 
-#include "megacpp/hw/chip_file.h"
-#include "megacpp/hw/chip_library.h"
-#include "megacpp/hw/slice.h"
-#include "megacpp/hw/tiled_layout.h"
+#include "megacpp/hardware/hw/chip_file.h"
+#include "megacpp/hardware/hw/chip_library.h"
+#include "megacpp/hardware/hw/slice.h"
+#include "megacpp/hardware/hw/tiled_layout.h"
 #include "tests/fuzz/oracle.h"
 
 namespace megacpp::fuzz {

@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/json.h"
-#include "megacpp/checkpoint/hf_config.h"
+#include "megacpp/core/base/json.h"
+#include "megacpp/run/checkpoint/hf_config.h"
 #include "tests/fuzz/oracle.h"
 
 namespace megacpp::fuzz {

@@ -3,7 +3,7 @@
 // another kind or size, a member that is missing, doubled under another name, or moved.
 #pragma once
 
-#include "megacpp/base/json.h"
+#include "megacpp/core/base/json.h"
 #include "tests/fuzz/choices.h"
 
 namespace megacpp::fuzz {

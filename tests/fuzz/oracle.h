@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "megacpp/base/error.h"
+#include "megacpp/core/base/error.h"
 #include "tests/fuzz/target.h"
 
 namespace megacpp::fuzz {

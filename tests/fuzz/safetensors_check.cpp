@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/safetensors_check.h"
 
-#include "megacpp/checkpoint/safetensors.h"
+#include "megacpp/run/checkpoint/safetensors.h"
 #include "tests/fuzz/oracle.h"
 #include "tests/fuzz/scratch_file.h"
 

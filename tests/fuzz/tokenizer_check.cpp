@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/tokenizer_check.h"
 
-#include "megacpp/data/bpe/tokenizer_json.h"
+#include "megacpp/run/data/bpe/tokenizer_json.h"
 #include "tests/fuzz/oracle.h"
 
 namespace megacpp::fuzz {

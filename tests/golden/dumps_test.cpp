@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/file.h"
-#include "megacpp/compile/collective_report.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/ops/collective_start.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/program/compile/collective_report.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/ops/collective_start.h"
+#include "megacpp/program/recipe/parse.h"
 #include "tests/golden/golden_file.h"
 
 namespace megacpp {

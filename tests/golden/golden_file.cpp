@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "megacpp/base/file.h"
+#include "megacpp/core/base/file.h"
 
 namespace megacpp {
 namespace {

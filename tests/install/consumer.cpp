@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 
-#include "megacpp/base/error.h"
-#include "megacpp/ops/op_def.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/program/ops/op_def.h"
 
 int main() {
   using namespace megacpp;

@@ -20,13 +20,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/json.h"
-#include "megacpp/catalog/catalog.h"
-#include "megacpp/fit/estimate.h"
-#include "megacpp/launch/assumptions.h"
-#include "megacpp/launch/users_catalog.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/recipe/recompute.h"
+#include "megacpp/core/base/json.h"
+#include "megacpp/hardware/catalog/catalog.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/program/recipe/recompute.h"
+#include "megacpp/run/launch/assumptions.h"
+#include "megacpp/run/launch/users_catalog.h"
 #include "tests/support/blind_split.h"
 
 namespace megacpp::fit {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of the host's disk, read and written by pages.
-#include "megacpp/ir/memory_tier.h"
+#include "megacpp/core/ir/memory_tier.h"
 
 namespace megacpp::ir {
 

@@ -3,10 +3,10 @@
 // training on a mesh take it from there.
 #include <gtest/gtest.h>
 
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/recipe/print.h"
-#include "megacpp/recipe/schema.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/program/recipe/print.h"
+#include "megacpp/program/recipe/schema.h"
 #include "tests/parity/training_comparison.h"
 #include "tests/support/errors.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of nearly the same size for every weight: a decaying sum of gradients, divided by its own size.
-#include "megacpp/ops/builder.h"
-#include "megacpp/optim/optimizer_def.h"
+#include "megacpp/program/ops/builder.h"
+#include "megacpp/program/optim/optimizer_def.h"
 
 namespace megacpp::optim {
 namespace {

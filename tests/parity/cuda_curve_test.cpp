@@ -9,15 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/data/batches.h"
-#include "megacpp/data/text_corpus.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/train/run_state.h"
-#include "megacpp/train/train.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/run/data/batches.h"
+#include "megacpp/run/data/text_corpus.h"
+#include "megacpp/run/train/run_state.h"
+#include "megacpp/run/train/train.h"
 #include "tests/support/environment.h"
 #include "tests/support/gpu_test.h"
 #include "tests/support/temporary_folder.h"
@@ -51,7 +51,7 @@ std::vector<double> losses_on(const std::string& backend_name, recipe::Recipe re
   const runtime::Backend& backend = runtime::backend_named(backend_name);
   recipe.backend = backend.name;
   const data::TextCorpus corpus =
-      data::load_text(std::vector<std::string>{std::string(MEGACPP_SOURCE_DIR) + "/megacpp/ops"});
+      data::load_text(std::vector<std::string>{std::string(MEGACPP_SOURCE_DIR) + "/megacpp/program/ops"});
   const data::Batches batches(corpus, train::batch_options(recipe));
   const plan::Plan plan = plan::make_plan(recipe);
   const compile::Compiled compiled =

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <iostream>
 
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/runtime/backend.h"
 #include "tests/parity/half_precision.h"
 #include "tests/parity/layout_rows.h"
 #include "tests/parity/layout_tables.h"

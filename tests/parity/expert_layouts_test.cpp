@@ -5,10 +5,10 @@
 
 #include <map>
 
-#include "megacpp/autodiff/differentiate.h"
-#include "megacpp/blocks/block.h"
-#include "megacpp/blocks/feed_forward.h"
-#include "megacpp/partition/partition.h"
+#include "megacpp/program/autodiff/differentiate.h"
+#include "megacpp/program/blocks/block.h"
+#include "megacpp/program/blocks/feed_forward.h"
+#include "megacpp/program/partition/partition.h"
 #include "tests/support/expert_configs.h"
 #include "tests/support/spmd_evaluator.h"
 #include "tests/support/tensors.h"

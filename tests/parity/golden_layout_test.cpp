@@ -7,9 +7,9 @@
 #include <map>
 #include <ostream>
 
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/train/parity.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/run/train/parity.h"
 #include "tests/parity/training_comparison.h"
 
 namespace megacpp::testing_support {

@@ -7,12 +7,12 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/philox.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/optim/update.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/train/run_state.h"
+#include "megacpp/core/base/philox.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/optim/update.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/run/train/run_state.h"
 #include "tests/support/relative_error.h"
 
 namespace megacpp::testing_support {

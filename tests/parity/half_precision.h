@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/recipe/recipe.h"
-#include "megacpp/runtime/backend.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/recipe/recipe.h"
 
 namespace megacpp::testing_support {
 

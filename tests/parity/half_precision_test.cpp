@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/machine/backends/backend_table.h"
 #include "tests/parity/layout_rows.h"
 
 namespace megacpp::testing_support {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "megacpp/recipe/parse.h"
+#include "megacpp/program/recipe/parse.h"
 #include "tests/parity/training_comparison.h"
 
 namespace megacpp::testing_support {

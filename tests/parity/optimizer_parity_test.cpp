@@ -6,7 +6,7 @@
 #include <cmath>
 #include <iostream>
 
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/machine/backends/backend_table.h"
 #include "tests/parity/layout_rows.h"
 #include "tests/parity/training_comparison.h"
 

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "megacpp/plan/plan.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/program/plan/plan.h"
 #include "tests/parity/layout_rows.h"
 #include "tests/parity/layout_tables.h"
 #include "tests/parity/training_comparison.h"

@@ -12,9 +12,9 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/philox.h"
-#include "megacpp/plan/plan.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/philox.h"
+#include "megacpp/program/plan/plan.h"
 #include "tests/parity/random_recipe.h"
 #include "tests/parity/training_comparison.h"
 

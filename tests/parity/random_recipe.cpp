@@ -5,7 +5,7 @@
 
 #include <fmt/ranges.h>
 
-#include "megacpp/recipe/parse.h"
+#include "megacpp/program/recipe/parse.h"
 
 namespace megacpp::testing_support {
 namespace {

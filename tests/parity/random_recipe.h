@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/recipe/recipe.h"
+#include "megacpp/program/recipe/recipe.h"
 
 namespace megacpp::testing_support {
 

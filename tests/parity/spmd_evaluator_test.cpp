@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "megacpp/base/error.h"
-#include "megacpp/ops/builder.h"
-#include "megacpp/ops/op_def.h"
-#include "megacpp/ops/sample_values.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/program/ops/builder.h"
+#include "megacpp/program/ops/op_def.h"
+#include "megacpp/program/ops/sample_values.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp::ops {

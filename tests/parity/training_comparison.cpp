@@ -12,16 +12,16 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/base/philox.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/data/batches.h"
-#include "megacpp/data/text_corpus.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/train/confirm_start.h"
-#include "megacpp/train/run_state.h"
-#include "megacpp/train/train.h"
+#include "megacpp/core/base/philox.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/run/data/batches.h"
+#include "megacpp/run/data/text_corpus.h"
+#include "megacpp/run/train/confirm_start.h"
+#include "megacpp/run/train/run_state.h"
+#include "megacpp/run/train/train.h"
 #include "tests/support/relative_error.h"
 
 namespace megacpp::testing_support {

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "megacpp/recipe/recipe.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/train/parity.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/program/recipe/recipe.h"
+#include "megacpp/run/train/parity.h"
 
 namespace megacpp::testing_support {
 

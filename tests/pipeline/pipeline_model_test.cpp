@@ -7,14 +7,14 @@
 #include <optional>
 #include <tuple>
 
-#include "megacpp/autodiff/differentiate.h"
-#include "megacpp/model/model.h"
-#include "megacpp/ops/builder.h"
-#include "megacpp/ops/evaluator.h"
-#include "megacpp/ops/verify.h"
-#include "megacpp/partition/cut_stages.h"
-#include "megacpp/partition/split_passes.h"
-#include "megacpp/plan/pipeline_schedule.h"
+#include "megacpp/program/autodiff/differentiate.h"
+#include "megacpp/program/model/model.h"
+#include "megacpp/program/ops/builder.h"
+#include "megacpp/program/ops/evaluator.h"
+#include "megacpp/program/ops/verify.h"
+#include "megacpp/program/partition/cut_stages.h"
+#include "megacpp/program/partition/split_passes.h"
+#include "megacpp/program/plan/pipeline_schedule.h"
 #include "tests/support/model_inputs.h"
 #include "tests/support/small_models.h"
 

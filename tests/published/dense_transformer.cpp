@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/published/dense_transformer.h"
 
-#include "megacpp/blocks/attention.h"
-#include "megacpp/blocks/feed_forward.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/program/blocks/attention.h"
+#include "megacpp/program/blocks/feed_forward.h"
+#include "megacpp/program/compile/compile.h"
 
 namespace megacpp::published {
 

@@ -11,8 +11,8 @@
 #include <functional>
 #include <string>
 
-#include "megacpp/memory/memory_plan.h"
-#include "megacpp/recipe/recipe.h"
+#include "megacpp/program/memory/memory_plan.h"
+#include "megacpp/program/recipe/recipe.h"
 
 namespace megacpp::published {
 

@@ -9,7 +9,7 @@
 #include <ostream>
 #include <string>
 
-#include "megacpp/fit/search.h"
+#include "megacpp/hardware/fit/search.h"
 #include "tests/published/planned_hardware.h"
 #include "tests/published/published_layouts.h"
 

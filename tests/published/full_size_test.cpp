@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/fit/search.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/processor.h"
+#include "megacpp/hardware/fit/search.h"
+#include "megacpp/machine/runtime/processor.h"
+#include "megacpp/program/recipe/parse.h"
 #include "tests/published/planned_hardware.h"
 #include "tests/published/published_layouts.h"
 

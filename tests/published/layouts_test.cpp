@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "megacpp/fit/estimate.h"
+#include "megacpp/hardware/fit/estimate.h"
 #include "tests/published/planned_hardware.h"
 #include "tests/published/published_layouts.h"
 

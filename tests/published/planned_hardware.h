@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "megacpp/fit/estimate.h"
-#include "megacpp/launch/assumptions.h"
-#include "megacpp/launch/users_catalog.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/run/launch/assumptions.h"
+#include "megacpp/run/launch/users_catalog.h"
 
 namespace megacpp::published {
 

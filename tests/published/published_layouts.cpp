@@ -5,8 +5,8 @@
 #include <ostream>
 #include <string>
 
-#include "megacpp/base/error.h"
-#include "megacpp/recipe/parse.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/program/recipe/parse.h"
 
 namespace megacpp::published {
 namespace {

@@ -32,7 +32,7 @@
 #include <span>
 #include <string_view>
 
-#include "megacpp/recipe/recipe.h"
+#include "megacpp/program/recipe/recipe.h"
 
 namespace megacpp::published {
 

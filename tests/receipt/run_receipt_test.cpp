@@ -13,10 +13,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/base/json.h"
-#include "megacpp/launch/runs_folder.h"
-#include "megacpp/receipt/store.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/core/base/json.h"
+#include "megacpp/evidence/receipt/store.h"
+#include "megacpp/run/launch/runs_folder.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/temporary_folder.h"

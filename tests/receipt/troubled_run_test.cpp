@@ -12,21 +12,21 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/base/decision.h"
-#include "megacpp/collectives/transport.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/data/batches.h"
-#include "megacpp/data/open_source.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/receipt/collect.h"
-#include "megacpp/receipt/steps.h"
-#include "megacpp/receipt/verdict.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/runtime/cpu/cpu_device.h"
-#include "megacpp/runtime/native_executable.h"
-#include "megacpp/train/run_state.h"
-#include "megacpp/train/train.h"
+#include "megacpp/core/base/decision.h"
+#include "megacpp/evidence/receipt/collect.h"
+#include "megacpp/evidence/receipt/steps.h"
+#include "megacpp/evidence/receipt/verdict.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/collectives/transport.h"
+#include "megacpp/machine/cpu/cpu_device.h"
+#include "megacpp/machine/runtime/native_executable.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/run/data/batches.h"
+#include "megacpp/run/data/open_source.h"
+#include "megacpp/run/train/run_state.h"
+#include "megacpp/run/train/train.h"
 
 namespace megacpp {
 namespace {

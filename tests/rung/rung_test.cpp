@@ -3,14 +3,14 @@
 // there.
 #include <gtest/gtest.h>
 
-#include "megacpp/fit/estimate.h"
-#include "megacpp/fit/ladder.h"
-#include "megacpp/fit/rungs.h"
-#include "megacpp/hw/slice.h"
-#include "megacpp/recipe/chip_settings.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/recipe/print.h"
-#include "megacpp/recipe/schema.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/hardware/fit/ladder.h"
+#include "megacpp/hardware/fit/rungs.h"
+#include "megacpp/hardware/hw/slice.h"
+#include "megacpp/program/recipe/chip_settings.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/program/recipe/print.h"
+#include "megacpp/program/recipe/schema.h"
 #include "tests/support/errors.h"
 
 namespace megacpp::fit {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shorter sequences by a third: no launch needs it; it has what a rung must have.
-#include "megacpp/fit/rung.h"
+#include "megacpp/hardware/fit/rung.h"
 
 namespace megacpp::fit {
 namespace {

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
-#include "megacpp/train/confirm_start.h"
-#include "megacpp/train/run_state.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/run/train/confirm_start.h"
+#include "megacpp/run/train/run_state.h"
 #include "tests/start_up/heap_peak.h"
 #include "tests/support/errors.h"
 #include "tests/support/hybrid_recipe.h"

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/thread_pool.h"
-#include "megacpp/ops/attention_mask.h"
-#include "megacpp/runtime/cpu/kernels/attention_blocks.h"
+#include "megacpp/core/base/thread_pool.h"
+#include "megacpp/machine/cpu/kernels/attention_blocks.h"
+#include "megacpp/program/ops/attention_mask.h"
 #include "tests/start_up/heap_peak.h"
 
 namespace megacpp::runtime::cpu {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/file.h"
+#include "megacpp/core/base/file.h"
 #include "tests/support/child_process.h"
 #include "tests/support/expect_contract.h"
 #include "tests/support/temporary_folder.h"

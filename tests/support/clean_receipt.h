@@ -2,8 +2,8 @@
 // The receipt of a run that nothing is wrong with, for tests to spoil.
 #pragma once
 
-#include "megacpp/receipt/receipt.h"
-#include "megacpp/receipt/steps.h"
+#include "megacpp/evidence/receipt/receipt.h"
+#include "megacpp/evidence/receipt/steps.h"
 
 namespace megacpp::testing_support {
 

@@ -11,11 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "megacpp/base/error.h"
-#include "megacpp/ir/attrs.h"
-#include "megacpp/ops/collective_start.h"
-#include "megacpp/ops/op_def.h"
-#include "megacpp/ops/tensor.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/ir/attrs.h"
+#include "megacpp/program/ops/collective_start.h"
+#include "megacpp/program/ops/op_def.h"
+#include "megacpp/program/ops/tensor.h"
 
 namespace megacpp::testing_support {
 namespace collective_reference {

@@ -13,8 +13,8 @@
 #include <cstring>
 #include <utility>
 
-#include "megacpp/collectives/transport.h"
-#include "megacpp/ir/mesh.h"
+#include "megacpp/core/ir/mesh.h"
+#include "megacpp/machine/collectives/transport.h"
 #include "tests/support/first_chips.h"
 #include "tests/support/transports.h"
 

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <array>
 
-#include "megacpp/collectives/transport.h"
+#include "megacpp/machine/collectives/transport.h"
 #include "tests/support/errors.h"
 #include "tests/support/first_chips.h"
 #include "tests/support/transports.h"

@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/error.h"
-#include "megacpp/ops/builder.h"
-#include "megacpp/ops/evaluator.h"
-#include "megacpp/ops/op_def.h"
-#include "megacpp/ops/sample_values.h"
-#include "megacpp/ops/verify.h"
-#include "megacpp/schedule/decompose.h"
-#include "megacpp/schedule/fuse.h"
-#include "megacpp/schedule/target.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/program/ops/builder.h"
+#include "megacpp/program/ops/evaluator.h"
+#include "megacpp/program/ops/op_def.h"
+#include "megacpp/program/ops/sample_values.h"
+#include "megacpp/program/ops/verify.h"
+#include "megacpp/program/schedule/decompose.h"
+#include "megacpp/program/schedule/fuse.h"
+#include "megacpp/program/schedule/target.h"
 
 namespace megacpp::testing_support {
 

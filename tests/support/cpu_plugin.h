@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/runtime/pjrt/buffer.h"
-#include "megacpp/runtime/pjrt/client.h"
-#include "megacpp/runtime/pjrt/plugin.h"
+#include "megacpp/machine/xla/pjrt/buffer.h"
+#include "megacpp/machine/xla/pjrt/client.h"
+#include "megacpp/machine/xla/pjrt/plugin.h"
 
 namespace megacpp::testing_support {
 

@@ -10,7 +10,7 @@
 #include <limits>
 #include <string>
 
-#include "megacpp/ir/dtype.h"
+#include "megacpp/core/ir/dtype.h"
 
 namespace megacpp::testing_support {
 

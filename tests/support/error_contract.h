@@ -16,9 +16,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/error.h"
-#include "megacpp/base/json.h"
-#include "megacpp/base/utf8.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/base/json.h"
+#include "megacpp/core/base/utf8.h"
 
 namespace megacpp::testing_support {
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "megacpp/base/error.h"
+#include "megacpp/core/base/error.h"
 
 namespace megacpp::testing_support {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/blocks/feed_forward.h"
+#include "megacpp/program/blocks/feed_forward.h"
 
 namespace megacpp::testing_support {
 

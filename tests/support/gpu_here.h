@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "megacpp/base/error.h"
-#include "megacpp/runtime/cuda/embedded_cubins.h"
-#include "megacpp/runtime/cuda/gpu.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/machine/cuda/embedded_cubins.h"
+#include "megacpp/machine/cuda/gpu.h"
 
 namespace megacpp::testing_support {
 

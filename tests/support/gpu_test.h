@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/machine/backends/backend_table.h"
 
 namespace megacpp::testing_support {
 

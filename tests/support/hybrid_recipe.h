@@ -2,11 +2,11 @@
 // A recipe with every block family whose dimensions can be split over 2 and 4 chips in every direction.
 #pragma once
 
-#include "megacpp/blocks/attention.h"
-#include "megacpp/blocks/feed_forward.h"
-#include "megacpp/blocks/mamba.h"
-#include "megacpp/blocks/recurrent.h"
-#include "megacpp/recipe/recipe.h"
+#include "megacpp/program/blocks/attention.h"
+#include "megacpp/program/blocks/feed_forward.h"
+#include "megacpp/program/blocks/mamba.h"
+#include "megacpp/program/blocks/recurrent.h"
+#include "megacpp/program/recipe/recipe.h"
 
 namespace megacpp::testing_support {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/ir/graph.h"
+#include "megacpp/core/ir/graph.h"
 
 namespace megacpp::testing_support {
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/collectives/processes/endpoint.h"
+#include "megacpp/machine/collectives/processes/endpoint.h"
 
 namespace megacpp::testing_support {
 

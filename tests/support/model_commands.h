@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/json.h"
+#include "megacpp/core/base/json.h"
 #include "tests/support/command_line.h"
 
 namespace megacpp::testing_support {

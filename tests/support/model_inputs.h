@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/blocks/parameter.h"
+#include "megacpp/program/blocks/parameter.h"
 #include "tests/support/tensors.h"
 
 namespace megacpp::testing_support {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "megacpp/schedule/target.h"
+#include "megacpp/program/schedule/target.h"
 
 namespace megacpp::testing_support {
 

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/collectives/processes/process_world.h"
-#include "megacpp/collectives/runs.h"
-#include "megacpp/collectives/transport.h"
+#include "megacpp/machine/collectives/processes/process_world.h"
+#include "megacpp/machine/collectives/runs.h"
+#include "megacpp/machine/collectives/transport.h"
 #include "tests/support/socket_endpoint.h"
 #include "tests/support/transports.h"
 

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "megacpp/base/error.h"
-#include "megacpp/collectives/inproc/inproc_world.h"
-#include "megacpp/collectives/transport.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/machine/collectives/inproc/inproc_world.h"
+#include "megacpp/machine/collectives/transport.h"
 
 namespace megacpp::testing_support {
 

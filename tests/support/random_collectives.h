@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/philox.h"
-#include "megacpp/ops/builder.h"
-#include "megacpp/schedule/rewrite.h"
+#include "megacpp/core/base/philox.h"
+#include "megacpp/program/ops/builder.h"
+#include "megacpp/program/schedule/rewrite.h"
 #include "tests/support/random_graph.h"
 
 namespace megacpp::testing_support {

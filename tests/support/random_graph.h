@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/philox.h"
-#include "megacpp/ops/builder.h"
+#include "megacpp/core/base/philox.h"
+#include "megacpp/program/ops/builder.h"
 
 namespace megacpp::testing_support {
 

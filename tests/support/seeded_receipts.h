@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/philox.h"
-#include "megacpp/receipt/receipt.h"
-#include "megacpp/receipt/recipe_header.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/recipe/print.h"
+#include "megacpp/core/base/philox.h"
+#include "megacpp/evidence/receipt/receipt.h"
+#include "megacpp/evidence/receipt/recipe_header.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/program/recipe/print.h"
 
 namespace megacpp::testing_support {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "megacpp/base/file.h"
-#include "megacpp/receipt/store.h"
-#include "megacpp/train/step_log.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/evidence/receipt/store.h"
+#include "megacpp/run/train/step_log.h"
 #include "tests/support/clean_receipt.h"
 #include "tests/support/seeded_receipts.h"
 

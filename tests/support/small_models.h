@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/blocks/attention.h"
-#include "megacpp/blocks/feed_forward.h"
-#include "megacpp/blocks/mamba.h"
-#include "megacpp/blocks/recurrent.h"
-#include "megacpp/recipe/recipe.h"
+#include "megacpp/program/blocks/attention.h"
+#include "megacpp/program/blocks/feed_forward.h"
+#include "megacpp/program/blocks/mamba.h"
+#include "megacpp/program/blocks/recurrent.h"
+#include "megacpp/program/recipe/recipe.h"
 
 namespace megacpp::testing_support {
 

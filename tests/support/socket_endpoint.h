@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/error.h"
-#include "megacpp/collectives/processes/endpoint.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/machine/collectives/processes/endpoint.h"
 
 namespace megacpp::testing_support {
 

@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "megacpp/base/error.h"
-#include "megacpp/ir/graph.h"
-#include "megacpp/ir/mesh.h"
-#include "megacpp/ops/evaluator.h"
-#include "megacpp/ops/op_def.h"
-#include "megacpp/ops/tensor.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/core/ir/graph.h"
+#include "megacpp/core/ir/mesh.h"
+#include "megacpp/program/ops/evaluator.h"
+#include "megacpp/program/ops/op_def.h"
+#include "megacpp/program/ops/tensor.h"
 #include "tests/support/collective_reference.h"
 
 namespace megacpp::testing_support {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/runtime/cuda/driver.h"
+#include "megacpp/machine/cuda/driver.h"
 #include "tests/support/stand_in_cuda.h"
 
 namespace {

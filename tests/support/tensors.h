@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/philox.h"
-#include "megacpp/ir/graph.h"
-#include "megacpp/ops/evaluator.h"
-#include "megacpp/ops/tensor.h"
+#include "megacpp/core/base/philox.h"
+#include "megacpp/core/ir/graph.h"
+#include "megacpp/program/ops/evaluator.h"
+#include "megacpp/program/ops/tensor.h"
 
 namespace megacpp::testing_support {
 

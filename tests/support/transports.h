@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "megacpp/base/error.h"
-#include "megacpp/collectives/transport.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/machine/collectives/transport.h"
 
 namespace megacpp::testing_support {
 

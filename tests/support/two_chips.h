@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/ir/text.h"
+#include "megacpp/core/ir/text.h"
 #include "tests/support/spmd_evaluator.h"
 #include "tests/support/tensors.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/error.h"
-#include "megacpp/collectives/world.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/machine/collectives/world.h"
 #include "tests/support/process_worlds.h"
 
 namespace megacpp::testing_support {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/fit/estimate.h"
-#include "megacpp/recipe/parse.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/program/recipe/parse.h"
 #include "tests/support/assumptions.h"
 
 namespace megacpp::testing_support {

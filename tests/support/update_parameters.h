@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "megacpp/blocks/parameter.h"
+#include "megacpp/program/blocks/parameter.h"
 
 namespace megacpp::testing_support {
 

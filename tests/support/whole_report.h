@@ -2,7 +2,7 @@
 // A logged step of which everything was measured.
 #pragma once
 
-#include "megacpp/train/train.h"
+#include "megacpp/run/train/train.h"
 
 namespace megacpp::testing_support {
 

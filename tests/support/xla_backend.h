@@ -4,10 +4,10 @@
 
 #include <filesystem>
 
-#include "megacpp/recipe/block_loops.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/runtime/pjrt/pjrt_backend.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/machine/xla/pjrt/pjrt_backend.h"
+#include "megacpp/program/recipe/block_loops.h"
 
 namespace megacpp::testing_support {
 

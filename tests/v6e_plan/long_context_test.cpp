@@ -7,10 +7,10 @@
 #include <ostream>
 #include <set>
 
-#include "megacpp/fit/estimate.h"
-#include "megacpp/ops/op_def.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/program/ops/op_def.h"
+#include "megacpp/program/recipe/parse.h"
 
 namespace megacpp::fit {
 namespace {

@@ -14,16 +14,16 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/json.h"
-#include "megacpp/catalog/calibration.h"
-#include "megacpp/fit/estimate.h"
-#include "megacpp/fit/parameter_bytes.h"
-#include "megacpp/fit/reserved_bytes.h"
-#include "megacpp/fit/signature.h"
-#include "megacpp/recipe/block_loops.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/recipe/recompute.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
+#include "megacpp/core/base/json.h"
+#include "megacpp/hardware/catalog/calibration.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/hardware/fit/parameter_bytes.h"
+#include "megacpp/hardware/fit/reserved_bytes.h"
+#include "megacpp/hardware/fit/signature.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/program/recipe/block_loops.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/program/recipe/recompute.h"
 #include "tests/support/blind_split.h"
 
 namespace megacpp::fit {

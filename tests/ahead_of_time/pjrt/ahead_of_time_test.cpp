@@ -4,10 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/catalog/catalog.h"
 #include "megacpp/cli/command.h"
 #include "megacpp/cli/json.h"
-#include "megacpp/hw/chip_library.h"
+#include "megacpp/hardware/catalog/catalog.h"
+#include "megacpp/hardware/hw/chip_library.h"
 #include "tests/support/command_line.h"
 #include "tests/support/environment.h"
 #include "tests/support/temporary_folder.h"

@@ -4,7 +4,7 @@
 
 #include <ostream>
 
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/machine/backends/backend_table.h"
 #include "tests/backend/executable_contract.h"
 #include "tests/support/cpu_plugin.h"
 #include "tests/support/errors.h"

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/checkpoint/reader.h"
-#include "megacpp/checkpoint/store.h"
-#include "megacpp/recipe/block_loops.h"
+#include "megacpp/program/recipe/block_loops.h"
+#include "megacpp/run/checkpoint/reader.h"
+#include "megacpp/run/checkpoint/store.h"
 #include "tests/checkpoint/layout_run.h"
 #include "tests/support/command_line.h"
 #include "tests/support/cpu_plugin.h"

@@ -4,15 +4,15 @@
 
 #include <ostream>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/fit/estimate.h"
-#include "megacpp/fit/parameter_bytes.h"
-#include "megacpp/hw/tiled_layout.h"
-#include "megacpp/recipe/block_loops.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
-#include "megacpp/runtime/pjrt/pjrt_backend.h"
-#include "megacpp/runtime/pjrt/step_module.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/hardware/fit/parameter_bytes.h"
+#include "megacpp/hardware/hw/tiled_layout.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/machine/xla/pjrt/pjrt_backend.h"
+#include "megacpp/machine/xla/pjrt/step_module.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/recipe/block_loops.h"
+#include "megacpp/program/recipe/parse.h"
 
 namespace megacpp::testing_support {
 namespace {

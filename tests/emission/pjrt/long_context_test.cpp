@@ -6,13 +6,13 @@
 #include <map>
 #include <regex>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/emit/step.h"
-#include "megacpp/fit/estimate.h"
-#include "megacpp/ops/op_def.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/cpu/cpu_backend.h"
-#include "megacpp/runtime/pjrt/pjrt_backend.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/machine/xla/pjrt/pjrt_backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/emit/step.h"
+#include "megacpp/program/ops/op_def.h"
+#include "megacpp/program/recipe/parse.h"
 
 namespace megacpp::testing_support {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <ostream>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/emit/step.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/pjrt/pjrt_backend.h"
+#include "megacpp/machine/xla/pjrt/pjrt_backend.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/emit/step.h"
+#include "megacpp/program/recipe/parse.h"
 #include "tests/support/text.h"
 
 namespace megacpp::testing_support {

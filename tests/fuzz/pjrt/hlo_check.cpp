@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "megacpp/runtime/pjrt/hlo_program.h"
-#include "megacpp/runtime/pjrt/hlo_runs.h"
-#include "megacpp/runtime/pjrt/xla_collectives.h"
+#include "megacpp/machine/xla/pjrt/hlo_program.h"
+#include "megacpp/machine/xla/pjrt/hlo_runs.h"
+#include "megacpp/machine/xla/pjrt/xla_collectives.h"
 #include "tests/fuzz/oracle.h"
 
 namespace megacpp::fuzz {

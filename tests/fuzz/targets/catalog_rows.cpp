@@ -2,7 +2,7 @@
 // A sound SQLite file whose rows hold what megacpp never wrote.
 #include <array>
 
-#include "megacpp/catalog/database.h"
+#include "megacpp/hardware/catalog/database.h"
 #include "tests/fuzz/catalog_check.h"
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/scratch_file.h"

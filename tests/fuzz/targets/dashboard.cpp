@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Targets of requests: any bytes get an answer that is a whole page.
-#include "megacpp/serve/answer.h"
+#include "megacpp/evidence/serve/answer.h"
 
 #include <algorithm>
 #include <array>

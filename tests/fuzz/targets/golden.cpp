@@ -2,9 +2,9 @@
 // A golden file of a small Llama, written once, with its metadata and its header changed.
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/file.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/train/parity.h"
+#include "megacpp/core/base/file.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/run/train/parity.h"
 #include "tests/fuzz/json_tree.h"
 #include "tests/fuzz/oracle.h"
 #include "tests/fuzz/safetensors_check.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/hw/slice.h"
-#include "megacpp/recipe/chip_settings.h"
-#include "megacpp/schema/byte_size.h"
+#include "megacpp/core/schema/byte_size.h"
+#include "megacpp/hardware/hw/slice.h"
+#include "megacpp/program/recipe/chip_settings.h"
 #include "tests/fuzz/oracle.h"
 
 namespace megacpp::fuzz {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "megacpp/checkpoint/safetensors.h"
+#include "megacpp/run/checkpoint/safetensors.h"
 #include "tests/fuzz/hf_check.h"
 #include "tests/fuzz/json_tree.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/checkpoint/hf_folder.h"
+#include "megacpp/run/checkpoint/hf_folder.h"
 #include "tests/fuzz/oracle.h"
 #include "tests/fuzz/target.h"
 

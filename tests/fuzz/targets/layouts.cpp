@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any small model in any layout: the gates refuse it with a code of theirs, or it trains as on one chip.
-#include "megacpp/plan/plan.h"
+#include "megacpp/program/plan/plan.h"
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/oracle.h"
 #include "tests/parity/random_recipe.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/lineage/lock_file.h"
+#include "megacpp/run/lineage/lock_file.h"
 #include "tests/fuzz/oracle.h"
 #include "tests/fuzz/target.h"
 

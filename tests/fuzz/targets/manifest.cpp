@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/hash.h"
-#include "megacpp/base/json.h"
-#include "megacpp/checkpoint/manifest.h"
+#include "megacpp/core/base/hash.h"
+#include "megacpp/core/base/json.h"
+#include "megacpp/run/checkpoint/manifest.h"
 #include "tests/fuzz/oracle.h"
 #include "tests/fuzz/target.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "megacpp/blocks/parameter.h"
+#include "megacpp/program/blocks/parameter.h"
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/oracle.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/recipe/pattern.h"
+#include "megacpp/program/recipe/pattern.h"
 
 #include <algorithm>
 

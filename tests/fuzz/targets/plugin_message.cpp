@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "megacpp/runtime/plugins/oom_message.h"
+#include "megacpp/machine/plugins/oom_message.h"
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/oracle.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/ir/text.h"
+#include "megacpp/core/ir/text.h"
 #include "tests/fuzz/oracle.h"
 
 namespace megacpp::fuzz {

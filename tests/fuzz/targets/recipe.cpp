@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/recipe/print.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/program/recipe/print.h"
 #include "tests/fuzz/oracle.h"
 
 namespace megacpp::fuzz {

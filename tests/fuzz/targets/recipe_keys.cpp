@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/recipe/print.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/program/recipe/print.h"
 #include "tests/fuzz/json_tree.h"
 #include "tests/fuzz/oracle.h"
 

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <array>
 
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/recipe/print.h"
-#include "megacpp/recipe/schema.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/parse.h"
+#include "megacpp/program/recipe/print.h"
+#include "megacpp/program/recipe/schema.h"
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/oracle.h"
 

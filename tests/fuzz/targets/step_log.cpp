@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lines of a run's log, which a killed process or a full disk may leave in any state.
-#include "megacpp/train/step_log.h"
+#include "megacpp/run/train/step_log.h"
 #include "tests/fuzz/oracle.h"
 #include "tests/fuzz/target.h"
 

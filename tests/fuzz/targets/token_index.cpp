@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first byte chooses the size of the .bin, the rest is the index.
-#include "megacpp/data/indexed_dataset.h"
+#include "megacpp/run/data/indexed_dataset.h"
 #include "tests/fuzz/oracle.h"
 #include "tests/fuzz/target.h"
 

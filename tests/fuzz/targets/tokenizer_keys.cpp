@@ -2,7 +2,7 @@
 // A sound tokenizer.json with members changed; its expression is one of several, dear ones among them.
 #include <nlohmann/json.hpp>
 
-#include "megacpp/base/json.h"
+#include "megacpp/core/base/json.h"
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/json_tree.h"
 #include "tests/fuzz/target.h"

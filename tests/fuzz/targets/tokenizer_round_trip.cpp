@@ -2,7 +2,7 @@
 // Any bytes come back from their tokens.
 #include <array>
 
-#include "megacpp/data/tokenizer.h"
+#include "megacpp/run/data/tokenizer.h"
 #include "tests/fuzz/oracle.h"
 #include "tests/fuzz/target.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/plugins/wheel.h"
+#include "megacpp/machine/plugins/wheel.h"
 
 #include "tests/fuzz/oracle.h"
 #include "tests/fuzz/scratch_file.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "megacpp/runtime/plugins/flags.h"
+#include "megacpp/machine/plugins/flags.h"
 #include "tests/fuzz/choices.h"
 #include "tests/fuzz/oracle.h"
 

@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <iostream>
 
-#include "megacpp/compile/compile.h"
-#include "megacpp/plan/plan.h"
-#include "megacpp/recipe/block_loops.h"
-#include "megacpp/runtime/backend_table.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/recipe/block_loops.h"
 #include "tests/parity/half_precision.h"
 #include "tests/parity/layout_rows.h"
 #include "tests/parity/training_comparison.h"

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "megacpp/base/error.h"
-#include "megacpp/compile/compile.h"
-#include "megacpp/recipe/parse.h"
-#include "megacpp/runtime/backend.h"
-#include "megacpp/runtime/backend_table.h"
-#include "megacpp/runtime/pjrt/client.h"
-#include "megacpp/runtime/pjrt/process_part.h"
+#include "megacpp/core/base/error.h"
+#include "megacpp/machine/backends/backend_table.h"
+#include "megacpp/machine/runtime/backend.h"
+#include "megacpp/machine/xla/pjrt/client.h"
+#include "megacpp/machine/xla/pjrt/process_part.h"
+#include "megacpp/program/compile/compile.h"
+#include "megacpp/program/recipe/parse.h"
 #include "tests/support/environment.h"
 #include "tests/support/errors.h"
 #include "tests/support/process_worlds.h"

@@ -2,8 +2,8 @@
 // What a child process that compiled reports, and a status as a plugin gives it.
 #include <nlohmann/json.hpp>
 
-#include "megacpp/runtime/pjrt/compile_report.h"
-#include "megacpp/runtime/pjrt/status.h"
+#include "megacpp/machine/xla/pjrt/compile_report.h"
+#include "megacpp/machine/xla/pjrt/status.h"
 #include "tests/fuzz/json_tree.h"
 
 namespace megacpp::fuzz {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/runtime/pjrt/protobuf_reader.h"
+#include "megacpp/machine/xla/pjrt/protobuf_reader.h"
 
 #include <array>
 
-#include "megacpp/runtime/pjrt/replica_groups.h"
+#include "megacpp/machine/xla/pjrt/replica_groups.h"
 #include "tests/fuzz/choices.h"
 
 namespace megacpp::fuzz {

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megacpp/hardware/fit/deep_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "megacpp/hardware/fit/deep_memory.h"
+#include "megacpp/hardware/fit/deep_tables.h"
+#include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/program/compile/state_table.h"
+
+namespace megacpp::fit {
+namespace {
+
+/// As if the deepest shallow plan were the model.
+ShallowDepths up_to_last(ShallowDepths depths) {
+  depths.depth = depths.depths[2];
+  depths.depths = {2 * depths.depths[0] - depths.depths[1], depths.depths[0], depths.depths[1]};
+  return depths;
+}
+
+bool is_near(double expected, double found) { return std::abs(expected - found) <= kMostOffLine * std::abs(found); }
+
+/// Whether the last of three is on the line of the others.
+bool is_on_line(const ShallowDepths& depths, double first, double second, double third) {
+  return is_near(up_to_last(depths).extended(first, second), third);
+}
+
+// ---- Time
+
+/// That of `like`, which may have none of it.
+LinkTime link_like(const StepTime& time, const LinkTime& like) {
+  const auto at = std::ranges::find(time.links, like.axes, &LinkTime::axes);
+  if (at != time.links.end()) return *at;
+  LinkTime none = like;
+  none.bytes = none.calls = 0;
+  none.seconds = none.exposed = 0;
+  return none;
+}
+
+OpTime op_like(const StepTime& time, const OpTime& like) {
+  const auto at =
+      std::ranges::find_if(time.ops, [&](const OpTime& op) { return op.program == like.program && op.op == like.op; });
+  return at == time.ops.end() ? OpTime{} : *at;
+}
+
+double more_than_none(double seconds) { return std::max(0.0, seconds); }
+
+/// Every number of a step: all grow by as much for every period.
+StepTime deep_time(const ShallowDepths& depths, const std::array<StepTime, 3>& times, double flops_more) {
+  const StepTime &middle = times[1], &last = times[2];
+  StepTime time = last;
+  for (double StepTime::*const seconds :
+       {&StepTime::compute, &StepTime::memory, &StepTime::exposed, &StepTime::exposed_copies, &StepTime::bubble,
+        &StepTime::other, &StepTime::arithmetic, &StepTime::overlapped, &StepTime::limit})
+    time.*seconds = more_than_none(depths.extended(middle.*seconds, last.*seconds));
+  time.unpriced_bytes = depths.extended(middle.unpriced_bytes, last.unpriced_bytes);
+  for (LinkTime& link : time.links) {
+    const LinkTime before = link_like(middle, link);
+    link.bytes = depths.extended(before.bytes, link.bytes);
+    link.calls = depths.extended(before.calls, link.calls);
+    link.seconds = depths.extended(before.seconds, link.seconds);
+    link.exposed = more_than_none(depths.extended(before.exposed, link.exposed));
+  }
+  for (OpTime& op : time.ops) {
+    const OpTime before = op_like(middle, op);
+    op.calls = depths.extended(before.calls, op.calls);
+    op.seconds = depths.extended(before.seconds, op.seconds);
+    op.limit = depths.extended(before.limit, op.limit);
+  }
+  std::ranges::stable_sort(time.links, std::greater<>(), &LinkTime::seconds);
+  std::ranges::stable_sort(time.ops, std::greater<>(), &OpTime::seconds);
+  time.range.least = depths.extended(middle.range.least, last.range.least);
+  if (middle.range.most && last.range.most) time.range.most = depths.extended(*middle.range.most, *last.range.most);
+  time.mfu = last.mfu * flops_more * last.seconds() / time.seconds();
+  return time;
+}
+
+/// Its parts may pass into each other from one depth to the next: the whole, and what is on the wires.
+bool is_on_line(const ShallowDepths& depths, const std::array<StepTime, 3>& times) {
+  const auto bytes = [](const StepTime& time) {
+    double sum = 0;
+    for (const LinkTime& link : time.links) sum += static_cast<double>(link.bytes);
+    return sum;
+  };
+  return is_on_line(depths, times[0].seconds(), times[1].seconds(), times[2].seconds()) &&
+         is_on_line(depths, times[0].limit, times[1].limit, times[2].limit) &&
+         is_on_line(depths, bytes(times[0]), bytes(times[1]), bytes(times[2])) &&
+         times[1].range.most.has_value() == times[2].range.most.has_value();
+}
+
+// ---- What XLA reserves
+
+constexpr std::array kReservedTerms = {
+    &ReservedBytes::arguments,         &ReservedBytes::weights_in_f32, &ReservedBytes::kept,
+    &ReservedBytes::weights_in_bf16,   &ReservedBytes::forward,        &ReservedBytes::head,
+    &ReservedBytes::backward,          &ReservedBytes::update,         &ReservedBytes::uncertain,
+    &ReservedBytes::uncertain_in_both, &ReservedBytes::largest};
+
+/// Each term but arguments, whose padding is known for any depth; which of them are alive at once is found for the
+/// whole model.
+ReservedBytes deep_reserved(const ShallowDepths& depths, const std::array<ReservedBytes, 3>& reserved) {
+  ReservedBytes terms = reserved[2];
+  for (int64_t ReservedBytes::*const bytes : kReservedTerms)
+    terms.*bytes = depths.extended(reserved[1].*bytes, reserved[2].*bytes);
+  return terms;
+}
+
+bool is_on_line(const ShallowDepths& depths, const std::array<ReservedBytes, 3>& reserved) {
+  return std::ranges::all_of(kReservedTerms, [&](int64_t ReservedBytes::*const bytes) {
+    const auto at = [&](size_t i) { return static_cast<double>(reserved[i].*bytes); };
+    return is_on_line(depths, at(0), at(1), at(2));
+  });
+}
+
+// ---- Memory and FLOPs
+
+/// Without programs, parameters and state. Nothing where bytes are on no lines.
+std::optional<compile::Compiled> deep_compiled(const ShallowPlans& shallow, const schedule::Target& target) {
+  const compile::Compiled& last = shallow.plans[2].compiled;
+  compile::Compiled deep;
+  deep.mesh = last.mesh;
+  deep.time_order = last.time_order;
+  deep.fallbacks = last.fallbacks;
+  deep.model_flops = shallow.extended([](const ShallowPlan& plan) { return plan.compiled.model_flops; });
+  for (const ShallowPlan& plan : shallow.plans)
+    deep.passes.insert(deep.passes.end(), plan.compiled.passes.begin(), plan.compiled.passes.end());
+  for (size_t stage = 0; stage < last.stages.size(); ++stage) {
+    std::optional<memory::MemoryPlan> memory = deep_memory(shallow, stage, target);
+    if (!memory) return std::nullopt;
+    compile::StagePrograms programs{.memory = std::move(*memory)};
+    programs.kept_beside = shallow.extended(
+        [stage](const ShallowPlan& plan) { return compile::kept_bytes_by_stage(plan.compiled)[stage]; });
+    programs.flops = shallow.extended([stage](const ShallowPlan& plan) { return plan.compiled.stages[stage].flops; });
+    deep.stages.push_back(std::move(programs));
+  }
+  return deep;
+}
+
+bool have_same_stages(const ShallowPlans& shallow) {
+  return std::ranges::all_of(shallow.plans, [&](const ShallowPlan& plan) {
+    return plan.compiled.stages.size() == shallow.plans[2].compiled.stages.size();
+  });
+}
+
+/// Time and what XLA reserves, added to the plan; whether they are on lines.
+bool add_estimates(const recipe::Recipe& recipe, const Assumptions& assumptions, const schedule::Target& target,
+                   DeepPlan& plan) {
+  const ShallowDepths& depths = plan.shallow.depths;
+  const hw::Chip device = hw::device_of(assumptions.slice.chip);
+  std::array<StepTime, 3> times;
+  std::array<ReservedBytes, 3> reserved;
+  bool is_reserved = true;
+  for (size_t i = 0; i < times.size(); ++i) {
+    const ShallowPlan& one = plan.shallow.plans[i];
+    if (assumptions.has_rates) times[i] = predict_step(one.compiled, assumptions, recipe.train.precision);
+    const std::optional<ReservedBytes> found = reserved_bytes(one.recipe, one.plan, one.compiled, target, device);
+    is_reserved = is_reserved && found.has_value();
+    if (found) reserved[i] = *found;
+  }
+  if (assumptions.has_rates) {
+    if (!is_on_line(depths, times)) return false;
+    plan.time = deep_time(depths, times, plan.compiled.model_flops / plan.shallow.plans[2].compiled.model_flops);
+  }
+  if (!is_reserved) return true;
+  if (!is_on_line(depths, reserved)) return false;
+  ReservedBytes terms = deep_reserved(depths, reserved);
+  terms.arguments = deep_argument_bytes(plan.shallow, 0, device).total();
+  plan.reserved = with_gaps_and_code(terms, recipe, plan.compiled.stages[0].memory, device);
+  return true;
+}
+
+/// From the first depths at which all that is needed is on lines.
+template <typename AddMore>
+std::optional<DeepPlan> first_on_lines(const recipe::Recipe& recipe, const plan::Plan& plan,
+                                       const schedule::Target& target, int64_t most_whole,
+                                       const std::function<void(std::string_view)>& after_pass,
+                                       const AddMore& add_more) {
+  for (auto depths = shallow_depths(recipe, plan, most_whole); depths; depths = deeper(*depths)) {
+    DeepPlan deep{.shallow = compile_shallow(recipe, *depths, target, after_pass), .compiled = {}};
+    if (!have_same_stages(deep.shallow)) continue;
+    std::optional<compile::Compiled> compiled = deep_compiled(deep.shallow, target);
+    if (!compiled) continue;
+    deep.compiled = std::move(*compiled);
+    if (add_more(deep)) return deep;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<DeepPlan> deep_plan(const recipe::Recipe& recipe, const plan::Plan& plan, const Assumptions& assumptions,
+                                  const schedule::Target& target) {
+  return first_on_lines(recipe, plan, target, assumptions.most_planned_whole, assumptions.after_pass,
+                        [&](DeepPlan& deep) { return add_estimates(recipe, assumptions, target, deep); });
+}
+
+std::optional<DeepPlan> deep_memory_plan(const recipe::Recipe& recipe, const plan::Plan& plan,
+                                         const schedule::Target& target, int64_t most_planned_whole,
+                                         const std::function<void(std::string_view)>& after_pass) {
+  return first_on_lines(recipe, plan, target, most_planned_whole, after_pass, [](DeepPlan&) { return true; });
+}
+
+}  // namespace megacpp::fit

@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "megacpp/ir/memory_tier.h"
-
-namespace megacpp::ir {
-
-MemoryTier device_tier() { return {.name = "device", .what = "memory of the device", .link = ""}; }
-
-}  // namespace megacpp::ir

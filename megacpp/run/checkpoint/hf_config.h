@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Hugging Face model class and config to our model and the names of its tensors. Classes: LlamaForCausalLM,
+// MixtralForCausalLM, Mamba2ForCausalLM, NemotronHForCausalLM, RecurrentGemmaRecurrentBlock. An option that would
+// change the numbers and that we do not have is refused by name (E1202), never passed over.
+#pragma once
+
+#include <string>
+
+#include "megacpp/core/base/json.h"
+#include "megacpp/program/recipe/recipe.h"
+#include "megacpp/run/checkpoint/hf_names.h"
+#include "megacpp/run/checkpoint/name_map.h"
+
+namespace megacpp::checkpoint {
+
+struct HfModel {
+  std::string cls;
+  recipe::Model model;
+  NameMap names;
+  HfNaming naming = HfNaming::in_memory;  // of `names`
+  bool lone_block = false;                // one mixer without embedding, norms and head; vocab is 0
+};
+
+HfModel import_hf_config(const std::string& cls, const base::Json& config, HfNaming naming = HfNaming::in_memory);
+
+/// The model class that a config.json names in `architectures`. E1202 for one that is not known.
+std::string hf_class_of(const base::Json& config);
+
+}  // namespace megacpp::checkpoint
