@@ -94,7 +94,9 @@ void expect_same_reports(const Both& both) {
   for (size_t stage = 0; stage < both.whole.compiled.stages.size(); ++stage)
     EXPECT_LE(off(both.deep.compiled.stages[stage].flops, both.whole.compiled.stages[stage].flops), 1e-12);
   ASSERT_EQ(both.deep.reserved.has_value(), both.whole.reserved.has_value());
-  if (both.whole.reserved) EXPECT_LE(off(both.deep.reserved->total(), both.whole.reserved->total()), kMostOffPeak);
+  if (both.whole.reserved) {
+    EXPECT_LE(off(both.deep.reserved->total(), both.whole.reserved->total()), kMostOffPeak);
+  }
 }
 
 void expect_same_tables(const Both& both) {

@@ -215,7 +215,7 @@ struct OpDef {
   /// Set where the op moves data between chips. Of a collective_start it is the started op's (see transfer_of).
   std::optional<Transfer> transfer = {};
 
-  /// Copies between memory of the device and of its host, or waits for such a copy (host_copy.h). The device does it by
+  /// Copies between memory of the device and of its host, or waits for such a copy (tier_copy.h). The device does it by
   /// itself: no backend has a kernel for it.
   bool is_tier_copy = false;
 
