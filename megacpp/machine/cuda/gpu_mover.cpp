@@ -44,7 +44,7 @@ GpuMover::GpuMover(Options options) : options_(std::move(options)) {
 
 void GpuMover::open(GroupCalls& group, int64_t chip) {
   const OwnGpuAgain again(gpu_of(chip));
-  Parts& parts = groups_.emplace_back();
+  Parts parts;  // kept when all of them are open: groups count from 0 on, as the engine's do
   for (int64_t index = 0; index < std::ssize(group.members()); ++index) {
     const size_t gpu = gpu_index(group.members()[static_cast<size_t>(index)]);
     if (parts.empty() || parts.back().gpu != gpu) {
@@ -56,6 +56,7 @@ void GpuMover::open(GroupCalls& group, int64_t chip) {
     }
     parts.back().members.end = index + 1;
   }
+  groups_.push_back(std::move(parts));
 }
 
 std::unique_ptr<collectives::CallState> GpuMover::make_state(int64_t chip) {

@@ -91,7 +91,12 @@ GroupCalls& CallEngine::group_calls(const std::vector<int64_t>& members, int64_t
   if (known != groups_.end()) return *known;
   GroupCalls& group = groups_.emplace_back(
       GroupCalls::Options{.members = members, .local_chips = local(), .number = std::ssize(groups_)});
-  mover_->open(group, chip);
+  try {
+    mover_->open(group, chip);
+  } catch (...) {
+    groups_.pop_back();  // who asks next opens it anew, and is told the same
+    throw;
+  }
   return group;
 }
 

@@ -27,6 +27,10 @@ using testing_support::problem_of;
 /// Calls are complete as soon as they begin, unless a test holds them back.
 class RecordingMover final : public Mover {
  public:
+  void open(GroupCalls& group, int64_t chip) override {
+    if (fails_to_open) base::raise(Code::E3104, {.where = "mover", .got = "no stream for " + chip_text(chip)});
+    opened.push_back(group.number());
+  }
   void mark(InFlight& call, Stream) override { seen.push_back("mark by " + chip_text(call.chip)); }
   void begin(EngineLock&, InFlight& last) override {
     seen.push_back("begin " + std::to_string(last.sequence) + " by " + chip_text(last.chip));
@@ -45,7 +49,8 @@ class RecordingMover final : public Mover {
   bool advance(EngineLock& lock, InFlight& call) override { return move && move(lock, call); }
 
   CallEngine* engine = nullptr;
-  bool fails = false, holds = false;
+  bool fails = false, fails_to_open = false, holds = false;
+  std::vector<int64_t> opened;  // numbers of groups
   std::function<bool(EngineLock& lock, InFlight& call)> move;
   std::vector<std::string> seen;
 };
@@ -197,6 +202,16 @@ TEST_F(CallEngineTest, AMoverThatFailsLeavesNobodyWaiting) {
   const base::Problem problem = problem_of(Code::E3104, [&] { start(1, b); });
   engine_.at(1).abort(problem.got);
   EXPECT_EQ(problem_of(Code::E3101, [&] { finish(0, ticket); }).got, "chip 1 failed: no stream");
+}
+
+TEST_F(CallEngineTest, AGroupThatDidNotOpenIsTriedAgainByTheNextMember) {
+  mover_.fails_to_open = true;
+  EXPECT_EQ(problem_of(Code::E3104, [&] { collective(0, {0, 1}); }).got, "no stream for chip 0");
+  EXPECT_EQ(problem_of(Code::E3104, [&] { collective(1, {0, 1}); }).got, "no stream for chip 1");
+  mover_.fails_to_open = false;
+  collective(1, {1, 2});
+  collective(0, {0, 1});
+  EXPECT_EQ(mover_.opened, (std::vector<int64_t>{0, 1}));
 }
 
 TEST_F(CallEngineTest, AnAbortReturnsWhenNobodyReadsBuffersAnyMore) {
