@@ -7,7 +7,7 @@
 #   alike and call their parts by the same names. ROWS_TOGETHER: the rows of a table of tests share a process, as where they
 #   are hundreds of quick ones or compare with the same run; see ListTests.cmake. LEVEL: its level of optimization in Release
 #   builds, in place of the preset's: -Og, which compiles in half the time of -O2, where neither a step nor a plan waits for
-#   the folder.
+#   the folder; -O1, in three quarters, where plans do.
 #   LEVEL_SANITIZED: the level in sanitized builds, which otherwise have none: for what would run for minutes.
 # megacpp_test(NAME x SOURCES ... [DEPS folder...] [LIBS external...] [OPTIONAL external...] [LABEL unit] [ROWS_TOGETHER]
 #              [REPLACES_PARTS])
