@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +17,13 @@
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/recipe_flags.h"
 #include "megacpp/cli/text_table.h"
-#include "megacpp/core/base/counted.h"
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/base/path.h"
+#include "megacpp/core/base/record_to_json.h"
 #include "megacpp/core/base/stop_signals.h"
+#include "megacpp/evidence/compare/fields.h"
 #include "megacpp/evidence/compare/launches.h"
+#include "megacpp/evidence/report/ceilings_table.h"
 #include "megacpp/evidence/sweep/probe.h"
 #include "megacpp/evidence/sweep/trial_runner.h"
 #include "megacpp/run/launch/over_processes.h"
@@ -41,21 +42,6 @@ struct CeilingFlags {
   bool json = false;
 };
 
-std::string tried_text(const std::optional<compare::TriedShape>& shape) {
-  if (!shape) return "-";
-  return fmt::format("{} x {} ({}{})", shape->batch, shape->sequence,
-                     base::counted(shape->ran + shape->out_of_memory, "run"),
-                     shape->out_of_memory > 0 ? fmt::format(", {} out of memory", shape->out_of_memory) : "");
-}
-
-Json tried_json(const std::optional<compare::TriedShape>& shape) {
-  if (!shape) return {};
-  return {{"batch", shape->batch},
-          {"sequence", shape->sequence},
-          {"ran", shape->ran},
-          {"out_of_memory", shape->out_of_memory}};
-}
-
 int list_ceilings(const CeilingFlags& flags) {
   std::vector<std::string> folders = flags.folders;
   for (const std::string& folder : folders)
@@ -69,25 +55,13 @@ int list_ceilings(const CeilingFlags& flags) {
   print_skipped(read.skipped);
   const std::vector<compare::Ceiling> ceilings = compare::ceilings_of(read.receipts, static_cast<size_t>(flags.times));
   if (flags.json) {
-    Json rows = Json::array();
-    for (const compare::Ceiling& ceiling : ceilings)
-      rows.push_back(Json{{"model", ceiling.model},
-                          {"family", ceiling.family},
-                          {"topology", ceiling.topology},
-                          {"lane", ceiling.lane},
-                          {"validated", tried_json(ceiling.validated)},
-                          {"single_peak", tried_json(ceiling.single_peak)},
-                          {"too_large", tried_json(ceiling.too_large)}});
-    print_json({{"times", flags.times}, {"ceilings", rows}, {"skipped", skipped_json(read.skipped)}});
+    print_json(
+        {{"times", flags.times}, {"ceilings", base::record_json(ceilings)}, {"skipped", skipped_json(read.skipped)}});
     return 0;
   }
   if (ceilings.empty()) print_err("no run has made two steps yet\n");
-  TextTable table(
-      {"model", "topology", "lane", fmt::format("validated {} times", flags.times), "single peak", "out of memory"});
-  for (const compare::Ceiling& ceiling : ceilings)
-    table.add({ceiling.model, ceiling.topology, ceiling.lane, tried_text(ceiling.validated),
-               tried_text(ceiling.single_peak), tried_text(ceiling.too_large)});
-  write_output(table.to_text() + "batch x sequence of a micro-step, all chips together\n");
+  write_output(to_text(report::ceilings_table(ceilings, static_cast<size_t>(flags.times))) +
+               "batch x sequence of a micro-step, all chips together\n");
   return 0;
 }
 
@@ -139,10 +113,10 @@ void declare_times(CLI::App& app, CeilingFlags& flags) {
       ->default_str(std::to_string(flags.times));
 }
 
-Word probe_word() {
+Command probe_word() {
   return {.name = "probe",
           .summary = "find the largest batch or sequence length that trains, and validate it",
-          .examples = "megacpp ceilings probe recipes/nam56r-tiny.yaml --key train.batch --dir runs/probe",
+          .example = "megacpp ceilings probe recipes/nam56r-tiny.yaml --key train.batch --dir runs/probe",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<CeilingFlags>();
             flags->recipe = declare_recipe_flags(app);

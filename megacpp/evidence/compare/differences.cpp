@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
-#include <utility>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/evidence/receipt/header_fields.h"

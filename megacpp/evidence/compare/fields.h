@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of a comparison of two runs as JSON has them (base/record.h). For .cpp files.
+// The members of a comparison of two runs, and of the largest shapes that ran, as JSON has them (base/record.h). For .cpp files.
 #pragma once
 
 #include "megacpp/core/base/record.h"
 #include "megacpp/core/stats/fields.h"
+#include "megacpp/evidence/compare/ceilings.h"
 #include "megacpp/evidence/compare/comparison.h"
 
 namespace megacpp::compare {
@@ -90,6 +91,25 @@ void visit_fields(const Visit& visit, Self& comparison) {
   visit("recommended_steps", comparison.recommended_steps);
   visit("time", comparison.time);
   visit("memory", comparison.memory);
+}
+
+template <typename Visit, base::Is<TriedShape> Self>
+void visit_fields(const Visit& visit, Self& shape) {
+  visit("batch", shape.batch);
+  visit("sequence", shape.sequence);
+  visit("ran", shape.ran);
+  visit("out_of_memory", shape.out_of_memory);
+}
+
+template <typename Visit, base::Is<Ceiling> Self>
+void visit_fields(const Visit& visit, Self& ceiling) {
+  visit("model", ceiling.model);
+  visit("family", ceiling.family);
+  visit("topology", ceiling.topology);
+  visit("lane", ceiling.lane);
+  visit("validated", ceiling.validated);
+  visit("single_peak", ceiling.single_peak);
+  visit("too_large", ceiling.too_large);
 }
 
 }  // namespace megacpp::compare

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "megacpp/core/base/file.h"
 #include "megacpp/evidence/compare/launches.h"
 #include "megacpp/evidence/receipt/store.h"

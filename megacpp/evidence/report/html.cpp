@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/evidence/report/html.h"
 
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -108,6 +107,8 @@ std::string escape(std::string_view text) {
   }
   return safe;
 }
+
+std::string_view style() { return kStyle; }
 
 Page::Page(std::string title) : title_(std::move(title)) {}
 

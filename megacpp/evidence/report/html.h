@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pages that are one file: styles and pictures stand inside, nothing is loaded from anywhere and nothing runs. They
 // follow the reader's choice of light or dark. All texts are escaped here, pictures (svg.h) are taken as they are.
+// Pages of the dashboard (serve/page.h) are made of the same parts in a document of their own.
 #pragma once
 
 #include <string>
@@ -18,9 +19,12 @@ struct Table {
   std::vector<std::vector<std::string>> rows;  // as many cells as headings
 };
 
+/// Of every page.
+std::string_view style();
+
 class Page {
  public:
-  explicit Page(std::string title);
+  explicit Page(std::string title = "");
 
   void heading(std::string_view text);
   void subheading(std::string_view text);
@@ -34,7 +38,11 @@ class Page {
   void folded_table(std::string_view summary, const Table& table);
   /// A text with lines of its own, closed too.
   void folded_text(std::string_view summary, std::string_view text);
+  /// HTML that was made elsewhere, as it is.
+  void html(std::string_view html) { body_ += html; }
 
+  /// What stands below the title.
+  const std::string& body() const { return body_; }
   /// The whole document.
   std::string to_text() const;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -46,23 +47,43 @@ std::vector<Mark> marks_of(const ChipGroup& group, const std::vector<ChipPeak>& 
   return marks;
 }
 
-/// Bytes at the peak by family; what no item has is padding.
-std::string chips_picture(const receipt::Memory& memory) {
-  const std::vector<std::string> families = families_of(memory);
-  BarChart chart{.series = {}, .bars = {}, .text = bytes_text};
-  for (const std::string& family : families) chart.series.push_back(family_text(family));
-  chart.series.push_back("padding");
+/// Those that have bytes of it, by letter. A family has the colour of its place here in every picture.
+std::vector<std::string> families_of(const receipt::Memory& memory) {
+  std::set<std::string> families;
+  for (const ChipGroup& group : memory.planned)
+    for (const receipt::MemoryItem& item : group.items) families.insert(item.family);
+  for (const receipt::FamilyMemory& family : memory.along_step) families.insert(family.family);
+  return {families.begin(), families.end()};
+}
+
+/// "M", or "outside blocks".
+std::string family_text(const std::string& family) { return family.empty() ? "outside blocks" : family; }
+
+/// The distinct roles on all chips, in the order in which they first appear.
+std::vector<std::string> roles_of(const std::vector<ChipGroup>& groups) {
+  std::vector<std::string> roles;
+  for (const ChipGroup& group : groups)
+    for (const receipt::MemoryItem& item : group.items)
+      if (std::ranges::find(roles, item.role) == roles.end()) roles.push_back(item.role);
+  return roles;
+}
+
+/// Bytes at the peak by `part` of an item, one of `parts`, which the picture calls `names`. Where it has one name more,
+/// that is of what no item has.
+std::string chips_picture(const receipt::Memory& memory, std::string receipt::MemoryItem::*part,
+                          const std::vector<std::string>& parts, std::vector<std::string> names) {
+  BarChart chart{.series = std::move(names), .bars = {}, .text = bytes_text};
   for (const ChipGroup& group : memory.planned) {
     if (chart.bars.size() == kMostBars) break;
     std::map<std::string, double> bytes;
     double rest = bar_bytes(group.planned_bytes);
     for (const receipt::MemoryItem& item : group.items) {
-      bytes[item.family] += bar_bytes(item.bytes);
+      bytes[item.*part] += bar_bytes(item.bytes);
       rest -= bar_bytes(item.bytes);
     }
     Bar bar{.label = group_label(group), .values = {}, .marks = marks_of(group, memory.measured)};
-    for (const std::string& family : families) bar.values.push_back(bytes[family]);
-    bar.values.push_back(bar_value(rest));
+    for (const std::string& one : parts) bar.values.push_back(bytes[one]);
+    if (chart.series.size() > parts.size()) bar.values.push_back(bar_value(rest));
     chart.bars.push_back(std::move(bar));
   }
   return stacked_bars(chart);
@@ -141,24 +162,19 @@ void add_measured(Page& page, const std::vector<ChipPeak>& measured) {
 
 std::string bytes_text(double bytes) { return human_bytes(std::llround(bytes)); }
 
-std::vector<std::string> families_of(const receipt::Memory& memory) {
-  std::set<std::string> families;
-  for (const ChipGroup& group : memory.planned)
-    for (const receipt::MemoryItem& item : group.items) families.insert(item.family);
-  for (const receipt::FamilyMemory& family : memory.along_step) families.insert(family.family);
-  return {families.begin(), families.end()};
-}
-
-std::string family_text(const std::string& family) { return family.empty() ? "outside blocks" : family; }
-
 void add_memory(Page& page, const receipt::Memory& memory) {
   page.subheading("Memory by chip, family and time");
   if (memory.planned.empty()) {
     page.paragraph("The run left no plan of its memory.");
   } else {
+    const std::vector<std::string> families = families_of(memory), roles = roles_of(memory.planned);
+    std::vector<std::string> names;
+    std::ranges::transform(families, std::back_inserter(names), family_text);
+    names.push_back("padding");
     page.figure(
-        chips_picture(memory),
+        chips_picture(memory, &receipt::MemoryItem::family, families, std::move(names)),
         "Bytes at the peak of the run by family, against the limit; the chips with the least free memory first.");
+    page.figure(chips_picture(memory, &receipt::MemoryItem::role, roles, roles), "The same by role.");
     add_chips(page, memory.planned);
     add_worst_chip(page, memory.planned.front());
     add_along_step(page, memory);

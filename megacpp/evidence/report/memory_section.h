@@ -4,7 +4,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "megacpp/evidence/receipt/receipt.h"
 #include "megacpp/evidence/report/html.h"
@@ -12,11 +11,6 @@
 namespace megacpp::report {
 
 void add_memory(Page& page, const receipt::Memory& memory);
-
-/// Those that have bytes of it, by letter. A family has the colour of its place here in every picture.
-std::vector<std::string> families_of(const receipt::Memory& memory);
-/// "M", or "outside blocks".
-std::string family_text(const std::string& family);
 
 /// "1.50 GiB", of a number in a picture.
 std::string bytes_text(double bytes);

@@ -6,7 +6,6 @@
 #include <map>
 #include <regex>
 #include <set>
-#include <string>
 
 namespace megacpp::report {
 namespace {
@@ -32,7 +31,7 @@ TEST(MemorySectionTest, AFamilyHasOneColourInAllPictures) {
   Page page("memory");
   add_memory(page, memory);
   const auto colours = legend_colours(page.to_text());
-  ASSERT_EQ(colours.size(), 6U) << "four families, padding, and the sum of all";
+  ASSERT_EQ(colours.size(), 7U) << "four families, padding, the sum of all, and a role";
   for (const auto& [name, own] : colours) EXPECT_EQ(own.size(), 1U) << name;
   std::set<std::string> of_families;
   for (const char* name : {"M", "E", "A", "outside blocks"}) of_families.merge(std::set(colours.at(name)));

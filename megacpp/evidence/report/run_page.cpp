@@ -12,7 +12,7 @@
 #include "megacpp/core/stats/effect.h"
 #include "megacpp/evidence/compare/sides.h"
 #include "megacpp/evidence/receipt/text.h"
-#include "megacpp/evidence/report/comparison_tables.h"
+#include "megacpp/evidence/report/comparison_section.h"
 #include "megacpp/evidence/report/line_chart.h"
 #include "megacpp/evidence/report/run_charts.h"
 #include "megacpp/evidence/report/run_sections.h"
@@ -84,39 +84,6 @@ void add_result(Page& page, const Comparison& comparison) {
               comparison.effect->finding == stats::Finding::too_short ? Page::Tone::bad : Page::Tone::good);
 }
 
-void add_differences(Page& page, const Comparison& comparison) {
-  const compare::Differences& differences = comparison.differences;
-  for (const compare::Change& axis : differences.axes) page.paragraph("Axis: " + axis_text(axis));
-  for (const compare::Change& change : comparison.among_repeats)
-    page.paragraph("Repeats of one side differ: " + compare::to_text(change));
-  if (differences.fields.empty()) page.paragraph("No field of the headers differs.");
-  if (!differences.fields.empty()) page.table(differences_table(differences));
-  for (const compare::Change& key : differences.unmeasured)
-    page.paragraph("Differs too, and has no part in how long a step takes: " + compare::to_text(key));
-  Table objections{.headings = {"run", "why it may not be compared"}, .rows = {}};
-  for (const compare::Objection& objection : comparison.objections)
-    objections.rows.push_back({objection.run, objection.sentence});
-  if (!objections.rows.empty()) page.table(objections);
-}
-
-void add_effect(Page& page, const Comparison& comparison) {
-  const stats::Effect& effect = *comparison.effect;
-  page.paragraph(fmt::format("{:.0f} -> {:.0f} tokens/s. Test: {}{}.", comparison.baseline_tokens_per_second,
-                             comparison.other_tokens_per_second, effect.test,
-                             effect.p_value ? fmt::format("; p = {:.2g}", *effect.p_value) : ""));
-  if (comparison.time && is_found(effect)) {
-    page.paragraph("Cause: " + cause_text(*comparison.time));
-    page.table(time_moves_table(*comparison.time));
-    for (const compare::PartMove& part : comparison.time->parts)
-      for (const std::string& note : part.notes) page.paragraph(part.part + ": " + note);
-    for (const std::string& note : comparison.time->unexplained_notes) page.paragraph(note);
-  }
-  if (!comparison.memory) return;
-  page.paragraph("Memory: " + worst_chip_text(*comparison.memory));
-  if (!comparison.memory->roles.empty()) page.table(role_moves_table(*comparison.memory));
-  if (!comparison.memory->chips.empty()) page.folded_table("By chips", chip_moves_table(*comparison.memory));
-}
-
 void add_comparisons(Page& page, const std::vector<Comparison>& comparisons) {
   page.heading("Comparison");
   if (comparisons.empty()) return page.paragraph("There are no two kinds of runs with receipts to compare.");
@@ -127,8 +94,7 @@ void add_comparisons(Page& page, const std::vector<Comparison>& comparisons) {
     page.subheading(fmt::format("{} against {}", fmt::join(comparison.other_runs, ", "),
                                 fmt::join(comparison.baseline_runs, ", ")));
     add_result(page, comparison);
-    add_differences(page, comparison);
-    if (comparison.effect) add_effect(page, comparison);
+    add_moves(page, comparison);
   }
 }
 
@@ -156,6 +122,14 @@ void add_charts(Page& page, const Runs& runs) {
             "No run measured the parts of its steps.");
 }
 
+void add_outcome(Page& page, const RunRecord& run) {
+  if (!run.receipt)
+    return page.banner("There is no receipt that can be read: what follows is from the log alone.", Page::Tone::bad);
+  add_verdict(page, *run.receipt);
+  add_answers(page, run.receipt->answers);
+  add_ending(page, run.receipt->ending);
+}
+
 void add_runs(Page& page, const Runs& runs) {
   const size_t shown = std::min(runs.size(), kMostCurves);
   if (shown < runs.size())
@@ -165,7 +139,7 @@ void add_runs(Page& page, const Runs& runs) {
     const RunRecord& run = runs[i];
     if (run.is_empty() || (runs.size() == 1 && !run.receipt)) continue;
     page.heading(runs.size() == 1 ? "The run" : "Run " + run.name);
-    if (runs.size() > 1) add_answers(page, run);
+    if (runs.size() > 1) add_outcome(page, run);
     if (run.receipt) add_details(page, run);
   }
 }
@@ -191,7 +165,7 @@ std::string run_page(const Runs& runs, const std::vector<Comparison>& comparison
   Page page(page_title(runs));
   add_problems(page, runs);
   if (runs.size() == 1) {
-    add_answers(page, runs[0]);
+    add_outcome(page, runs[0]);
   } else {
     add_overview(page, runs);
     add_comparisons(page, comparisons);

@@ -26,13 +26,6 @@ using receipt::Receipt;
 
 std::string bytes_or_none(const std::optional<int64_t>& bytes) { return bytes ? human_bytes(*bytes) : "-"; }
 
-Table answers_table(const receipt::Answers& answers) {
-  Table table{.headings = {"question", "answer"}, .rows = {}};
-  for (const receipt::Question& question : receipt::five_questions())
-    table.rows.push_back({question.text, answers.*question.answer});
-  return table;
-}
-
 void add_failure(Page& page, const receipt::Failure& failure) {
   page.paragraph("Ended by " + receipt::to_text(failure));
   Table table{.headings = {"", ""}, .rows = {}};
@@ -147,16 +140,22 @@ void add_receipt(Page& page, const Receipt& receipt) {
 
 }  // namespace
 
-void add_answers(Page& page, const RunRecord& run) {
-  if (!run.receipt)
-    return page.banner("There is no receipt that can be read: what follows is from the log alone.", Page::Tone::bad);
-  const Receipt& receipt = *run.receipt;
+void add_verdict(Page& page, const Receipt& receipt) {
   page.banner("Verdict: " + receipt::to_text(receipt.verdict),
               receipt.verdict.is_comparable() ? Page::Tone::good : Page::Tone::bad);
   for (const receipt::Reason& reason : receipt.verdict.reasons) page.paragraph(reason.sentence);
-  page.table(answers_table(receipt.answers));
-  page.paragraph("The run: " + receipt::to_text(receipt.ending) + ".");
-  if (receipt.ending.failure) add_failure(page, *receipt.ending.failure);
+}
+
+void add_answers(Page& page, const receipt::Answers& answers) {
+  Table table{.headings = {"question", "answer"}, .rows = {}};
+  for (const receipt::Question& question : receipt::five_questions())
+    table.rows.push_back({question.text, answers.*question.answer});
+  page.table(table);
+}
+
+void add_ending(Page& page, const receipt::Ending& ending) {
+  page.paragraph("The run: " + receipt::to_text(ending) + ".");
+  if (ending.failure) add_failure(page, *ending.failure);
 }
 
 void add_details(Page& page, const RunRecord& run) {

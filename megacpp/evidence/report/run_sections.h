@@ -8,8 +8,12 @@
 
 namespace megacpp::report {
 
-/// The verdict, the five answers, how it ended.
-void add_answers(Page& page, const RunRecord& run);
+/// The verdict with its reasons.
+void add_verdict(Page& page, const receipt::Receipt& receipt);
+/// The five answers.
+void add_answers(Page& page, const receipt::Answers& answers);
+/// How it ended, and by which failure.
+void add_ending(Page& page, const receipt::Ending& ending);
 
 /// Everything else but the pictures that runs share, each part under a subheading. Of a run with a receipt.
 void add_details(Page& page, const RunRecord& run);

@@ -70,7 +70,8 @@ Answer compare_answer(const Target& target, const Site& site) {
     std::optional<RunDetails> run = site.runs.details(name);
     if (!run) return refusal(404);
     if (!run->problem.empty()) {
-      Page page{.title = "Compare", .path = "/compare", .body = banner(name + ": " + run->problem, Tone::bad)};
+      Page page{.title = "Compare", .path = "/compare"};
+      page.body.banner(name + ": " + run->problem, report::Page::Tone::bad);
       return page_answer(page);
     }
     receipts.push_back(std::move(run->receipt));
@@ -168,9 +169,9 @@ std::optional<Event> list_event(Feed& feed, RunIndex& runs) {
 }  // namespace
 
 Answer refusal(int status) {
-  const Page page{.title = std::to_string(status),
-                  .path = "",
-                  .body = banner(http::refusal_text(status), Tone::bad) + "<p><a href=\"/\">To the runs</a></p>\n"};
+  Page page{.title = std::to_string(status), .path = ""};
+  page.body.banner(http::refusal_text(status), report::Page::Tone::bad);
+  page.body.html("<p><a href=\"/\">To the runs</a></p>\n");
   Answer refused{http::refusal(status), std::nullopt};
   refused.type = "text/html; charset=utf-8";
   refused.body = to_html(page);
@@ -182,7 +183,8 @@ Answer answer(const http::Request& request, const Site& site) {
     return routed(request, site);
   } catch (const base::Error& error) {
     Answer failed = refusal(500);
-    const Page page{.title = "500", .path = "", .body = banner(problem_text(error), Tone::bad)};
+    Page page{.title = "500", .path = ""};
+    page.body.banner(problem_text(error), report::Page::Tone::bad);
     failed.body = to_html(page);
     return failed;
   } catch (const std::exception&) {

@@ -6,8 +6,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -133,9 +131,9 @@ TEST_F(AnswerTest, ASweepStandsAboveItsRuns) {
 TEST_F(AnswerTest, ARunHasItsChartsItsMemoryAndItsAnswers) {
   write_two_runs();
   const std::string page = get("/runs/a").body;
-  for (const char* part :
-       {"comparable", "205 of 205 steps", "<figcaption>loss over steps</figcaption>", "Five answers", "Parts of a step",
-        "Memory of each chip", "weight", "all_gather", "the recipe", "data-events=\"/runs/a/events?stamp="})
+  for (const char* part : {"comparable", "205 of 205 steps", "<figcaption>loss over steps</figcaption>", "Five answers",
+                           "time of a steady step", "Memory by chip, family and time", "weight", "all_gather",
+                           "Recipe, resolved", "data-events=\"/runs/a/events?stamp="})
     EXPECT_TRUE(has(page, part)) << part;
   base::write_file_atomically(folder_ / "b" / "receipt.json", "{");
   EXPECT_TRUE(has(get("/runs/b").body, "E1801"));
@@ -144,7 +142,7 @@ TEST_F(AnswerTest, ARunHasItsChartsItsMemoryAndItsAnswers) {
 
 TEST_F(AnswerTest, ARunThatGoesOnSaysHowLongItTakes) {
   write_run(folder_.path(), testing_support::unended(seeded_receipt({.name = "a"})), 5);
-  EXPECT_TRUE(has(get("/runs/a").body, "killed, not comparable")) << get("/runs/a").body;
+  EXPECT_TRUE(has(get("/runs/a").body, "Verdict: not comparable: ended early")) << get("/runs/a").body;
   EXPECT_TRUE(has(get("/runs/a").body, "<p data-ended=\"\">")) << "nothing of it is live: " << get("/runs/a").body;
   EXPECT_TRUE(has(get("/app.js").body, "[data-ended]"));
   const launch::RunDirectory owner = launch::RunDirectory::open(folder_ / "a");
@@ -160,11 +158,11 @@ TEST_F(AnswerTest, AComparisonNamesItsResultOrRefuses) {
   write_run(folder_.path(),
             seeded_receipt({.name = "other", .overrides = {"layout.tensor_parallel=2", "train.batch=4"}}));
   const std::string found = get("/compare?run=one&run=slow").body;
-  EXPECT_TRUE(has(found, "slow takes ") && has(found, "Where the time went")) << found;
+  EXPECT_TRUE(has(found, "slow takes ") && has(found, "Cause: ") && has(found, "Seconds of a step by part.")) << found;
   const std::string refused = get("/compare?run=one&run=other").body;
   EXPECT_TRUE(has(refused, "E4001 comparison is confounded: no winner is named")) << refused;
   EXPECT_TRUE(has(refused, "layout.tensor_parallel") && has(refused, "train.batch")) << refused;
-  EXPECT_FALSE(has(refused, "Where the time went"));
+  EXPECT_FALSE(has(refused, "Cause: "));
   EXPECT_EQ(get("/compare?run=one&run=none").status, 404);
   std::string many = "/compare?run=one";
   for (size_t i = 0; i < kMostCompared; ++i) many += "&run=one";

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/evidence/serve/assets.h"
 
-#include "megacpp/core/base/error.h"
 #include "megacpp/evidence/report/html.h"
 
 namespace megacpp::serve {
@@ -94,18 +93,9 @@ constexpr std::string_view kIcon =
     "4-6h3v14h-3"
     "V6l-4 6-4-6v9z\"/></svg>\n";
 
-/// Pages of report/ have it inside.
-std::string report_style() {
-  const std::string page = report::Page("").to_text();
-  constexpr std::string_view kBegin = "<style>", kEnd = "</style>";
-  const size_t begin = page.find(kBegin), end = page.find(kEnd);
-  MEGACPP_CHECK(begin < end && end != std::string::npos) << "no style in a page";
-  return page.substr(begin + kBegin.size(), end - begin - kBegin.size());
-}
-
 }  // namespace
 
-std::string style_sheet() { return report_style() + std::string(kMoreStyle); }
+std::string style_sheet() { return std::string(report::style()) + std::string(kMoreStyle); }
 
 std::string_view script() { return kScript; }
 

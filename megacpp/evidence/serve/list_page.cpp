@@ -2,6 +2,7 @@
 #include "megacpp/evidence/serve/list_page.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <string_view>
 #include <system_error>
@@ -9,12 +10,35 @@
 
 #include <fmt/format.h>
 
+#include "megacpp/core/base/error.h"
 #include "megacpp/evidence/receipt/receipt.h"
 
 namespace megacpp::serve {
 namespace {
 
 using receipt::EndingKind;
+using report::escape;
+
+using HtmlCells = std::vector<std::string>;
+
+constexpr std::array<const char*, 10> kHeadings = {"",         "run",    "state", "started",   "model",
+                                                   "topology", ">steps", ">loss", ">tokens/s", "verdict"};
+
+std::string row_html(const HtmlCells& cells) {
+  MEGACPP_CHECK(cells.size() == kHeadings.size()) << cells.size() << " cells";
+  std::string text = "<tr>";
+  for (size_t i = 0; i < cells.size(); ++i)
+    text += fmt::format("<td{}>{}</td>", *kHeadings[i] == '>' ? " class=\"number\"" : "", cells[i]);
+  return text + "</tr>\n";
+}
+
+std::string table_html(const std::string& caption, const std::string& rows) {
+  std::string text = fmt::format("<div class=\"wide\"><table>\n<caption>{}</caption>\n<thead><tr>", escape(caption));
+  for (const std::string_view heading : kHeadings)
+    text += heading.starts_with('>') ? fmt::format("<th scope=\"col\" class=\"number\">{}</th>", heading.substr(1))
+                                     : fmt::format("<th scope=\"col\">{}</th>", heading);
+  return text + "</tr></thead>\n<tbody>\n" + rows + "</tbody></table></div>\n";
+}
 
 /// Of a run that is not read only the name is known.
 bool matches(const RunSummary& run, const ListQuery& query) {
@@ -27,34 +51,34 @@ bool matches(const RunSummary& run, const ListQuery& query) {
 
 std::string ending_html(const RunSummary& run) {
   if (!run.is_read) return "reading";
-  if (!run.problem.empty()) return "<span class=\"problem\">" + shown(run.problem) + "</span>";
-  return shown(base::text_of(run.ending));
+  if (!run.problem.empty()) return "<span class=\"problem\">" + escape(run.problem) + "</span>";
+  return escape(base::text_of(run.ending));
 }
 
-std::vector<std::string> row_of(const RunSummary& run) {
+HtmlCells row_of(const RunSummary& run) {
   const bool is_known = run.is_read && run.problem.empty();
   const std::string tick =
       is_known ? fmt::format("<input type=\"checkbox\" name=\"run\" value=\"{0}\" aria-label=\"compare {0}\"/>",
-                             shown(run.name))
+                             escape(run.name))
                : "";
   return {tick,
           run_link(run.name),
           ending_html(run),
-          shown(run.started_at),
-          shown(run.model),
-          shown(run.topology),
+          escape(run.started_at),
+          escape(run.model),
+          escape(run.topology),
           is_known ? fmt::format("{}/{}", run.steps, run.requested_steps) : "",
           run.loss ? fmt::format("{:.4f}", *run.loss) : "",
           run.tokens_per_second ? fmt::format("{:.0f}", *run.tokens_per_second) : "",
-          shown(run.verdict)};
+          escape(run.verdict)};
 }
 
 /// A row above those of its runs.
-std::vector<std::string> row_of(const SweepSummary& sweep) {
+HtmlCells row_of(const SweepSummary& sweep) {
   const std::string state =
-      sweep.problem.empty() ? "sweep" : "<span class=\"problem\">" + shown(sweep.problem) + "</span>";
+      sweep.problem.empty() ? "sweep" : "<span class=\"problem\">" + escape(sweep.problem) + "</span>";
   const std::string axis = sweep.axis.empty() ? "" : ": " + sweep.axis;
-  return {"", shown(sweep.name + axis), state, "", "", "", sweep.progress, "", "", ""};
+  return {"", escape(sweep.name + axis), state, "", "", "", sweep.progress, "", "", ""};
 }
 
 bool has_runs(const SweepSummary& sweep, const RunList& list) {
@@ -62,22 +86,25 @@ bool has_runs(const SweepSummary& sweep, const RunList& list) {
 }
 
 /// One that has no runs yet stands above all.
-void add_sweeps_without_runs(const RunList& list, const ListQuery& query, HtmlTable& table) {
-  if (!query.text.empty() || !query.ending.empty() || query.page > 1) return;
+std::string sweeps_without_runs(const RunList& list, const ListQuery& query) {
+  std::string rows;
+  if (!query.text.empty() || !query.ending.empty() || query.page > 1) return rows;
   for (const SweepSummary& sweep : list.sweeps)
-    if (!has_runs(sweep, list)) table.rows.push_back(row_of(sweep));
+    if (!has_runs(sweep, list)) rows += row_html(row_of(sweep));
+  return rows;
 }
 
-void add_row(const RunSummary& run, const RunSummary* before, const RunList& list, HtmlTable& table) {
+std::string rows_of(const RunSummary& run, const RunSummary* before, const RunList& list) {
+  std::string rows;
   if (!run.sweep.empty() && (before == nullptr || before->sweep != run.sweep))
     for (const SweepSummary& sweep : list.sweeps)
-      if (sweep.name == run.sweep) table.rows.push_back(row_of(sweep));
-  table.rows.push_back(row_of(run));
+      if (sweep.name == run.sweep) rows += row_html(row_of(sweep));
+  return rows + row_html(row_of(run));
 }
 
 std::string page_link(ListQuery query, size_t page, const char* label) {
   query.page = page;
-  return fmt::format("<a href=\"/?{}\">{}</a> ", shown(to_text(query)), label);
+  return fmt::format("<a href=\"/?{}\">{}</a> ", escape(to_text(query)), label);
 }
 
 std::string filter_html(const ListQuery& query) {
@@ -89,15 +116,15 @@ std::string filter_html(const ListQuery& query) {
       "<form action=\"/\" method=\"get\" role=\"search\">\n<label for=\"filter\">Filter</label>\n"
       "<input id=\"filter\" type=\"search\" name=\"q\" value=\"{}\" placeholder=\"name, model, verdict\"/>\n"
       "<select name=\"ending\" aria-label=\"state\">{}</select>\n<button type=\"submit\">Show</button>\n</form>\n",
-      shown(query.text), options);
+      escape(query.text), options);
 }
 
-std::string empty_html(const std::filesystem::path& folder) {
-  return banner(fmt::format("There are no runs in {} yet.", folder.string()), Tone::plain) +
-         paragraph("A training leaves one, and this page shows it as soon as it starts:") +
-         "<pre>megacpp train recipes/nam56r-tiny.yaml</pre>\n" +
-         paragraph(
-             "Runs that are elsewhere are shown by: megacpp serve --runs DIR, or with their folder in MEGACPP_RUNS.");
+void add_advice(report::Page& page, const std::filesystem::path& folder) {
+  page.banner(fmt::format("There are no runs in {} yet.", folder.string()), report::Page::Tone::plain);
+  page.paragraph("A training leaves one, and this page shows it as soon as it starts:");
+  page.html("<pre>megacpp train recipes/nam56r-tiny.yaml</pre>\n");
+  page.paragraph(
+      "Runs that are elsewhere are shown by: megacpp serve --runs DIR, or with their folder in MEGACPP_RUNS.");
 }
 
 }  // namespace
@@ -122,15 +149,13 @@ std::string runs_html(const RunList& list, const ListQuery& query) {
     if (matches(run, query)) found.push_back(&run);
   const size_t pages = std::max<size_t>(1, (found.size() + kRunsOnAPage - 1) / kRunsOnAPage);
   const size_t page = std::min(query.page, pages);
-  HtmlTable table{
-      .caption = fmt::format("{} of {} runs{}", found.size(), list.runs.size(),
-                             list.unread > 0 ? fmt::format(", {} not read yet", list.unread) : ""),
-      .headings = {"", "run", "state", "started", "model", "topology", ">steps", ">loss", ">tokens/s", "verdict"}};
-  add_sweeps_without_runs(list, query, table);
+  std::string rows = sweeps_without_runs(list, query);
   const size_t first = (page - 1) * kRunsOnAPage;
   for (size_t i = first; i < std::min(found.size(), first + kRunsOnAPage); ++i)
-    add_row(*found[i], i == first ? nullptr : found[i - 1], list, table);
-  std::string text = to_html(table);
+    rows += rows_of(*found[i], i == first ? nullptr : found[i - 1], list);
+  std::string text = table_html(fmt::format("{} of {} runs{}", found.size(), list.runs.size(),
+                                            list.unread > 0 ? fmt::format(", {} not read yet", list.unread) : ""),
+                                rows);
   if (pages > 1) text += fmt::format("<p>page {} of {} ", page, pages);
   if (page > 1) text += page_link(query, page - 1, "newer");
   if (page < pages) text += page_link(query, page + 1, "older");
@@ -138,11 +163,13 @@ std::string runs_html(const RunList& list, const ListQuery& query) {
 }
 
 Page list_page(const RunList& list, const ListQuery& query, const std::filesystem::path& folder) {
-  Page page{.title = "Runs", .path = "/", .body = ""};
-  page.events = fmt::format("/events?{}&stamp={}", to_text(query), list.stamp);
-  page.body = filter_html(query) + "<form action=\"/compare\" method=\"get\">\n<div id=\"runs\">\n" +
-              (list.runs.empty() && list.sweeps.empty() ? empty_html(folder) : runs_html(list, query)) +
-              "</div>\n<button type=\"submit\">Compare those ticked</button>\n</form>\n";
+  Page page{.title = "Runs", .path = "/", .events = fmt::format("/events?{}&stamp={}", to_text(query), list.stamp)};
+  page.body.html(filter_html(query) + "<form action=\"/compare\" method=\"get\">\n<div id=\"runs\">\n");
+  if (list.runs.empty() && list.sweeps.empty())
+    add_advice(page.body, folder);
+  else
+    page.body.html(runs_html(list, query));
+  page.body.html("</div>\n<button type=\"submit\">Compare those ticked</button>\n</form>\n");
   return page;
 }
 

@@ -5,27 +5,10 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "megacpp/evidence/report/html.h"
 
 namespace megacpp::serve {
-
-/// Text from files or requests as it may stand in a page: printable, and escaped for tags and quoted attributes.
-std::string shown(std::string_view text);
-
-/// Cells are HTML; a heading that starts with '>' is of a column of numbers.
-struct HtmlTable {
-  std::string caption = {};  // empty: none
-  std::vector<std::string> headings;
-  std::vector<std::vector<std::string>> rows = {};  // as many cells as headings
-};
-std::string to_html(const HtmlTable& table);
-
-enum class Tone { good, bad, plain };
-/// A paragraph that is seen first; `text` is no HTML.
-std::string banner(std::string_view text, Tone tone);
-std::string heading(std::string_view text);
-std::string paragraph(std::string_view text);
-std::string figure(const std::string& svg, std::string_view caption);
 
 /// "/runs/NAME"
 std::string run_path(std::string_view name);
@@ -36,8 +19,8 @@ std::string run_link(const std::string& name);
 struct Page {
   std::string title;
   std::string path;         // that of the menu which is marked: "/", "/compare", "/ceilings", "/catalog"
-  std::string body;         // HTML
   std::string events = {};  // target of the feed that updates it; empty: none
+  report::Page body = report::Page();
 };
 std::string to_html(const Page& page);
 

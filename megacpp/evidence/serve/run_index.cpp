@@ -5,7 +5,6 @@
 #include <set>
 #include <system_error>
 #include <tuple>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -4,11 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <chrono>
-#include <filesystem>
 #include <fstream>
-#include <map>
-#include <string>
 
 #include "megacpp/core/base/file.h"
 #include "megacpp/evidence/receipt/store.h"

@@ -10,32 +10,20 @@
 
 #include "megacpp/core/base/human_seconds.h"
 #include "megacpp/evidence/http/request.h"
-#include "megacpp/evidence/receipt/text.h"
 #include "megacpp/evidence/report/line_chart.h"
-#include "megacpp/evidence/report/svg.h"
-#include "megacpp/evidence/serve/memory_map.h"
-#include "megacpp/program/memory/report.h"
+#include "megacpp/evidence/report/run_charts.h"
+#include "megacpp/evidence/report/run_sections.h"
 
 namespace megacpp::serve {
 namespace {
 
 using receipt::EndingKind;
 using receipt::Receipt;
+using Tone = report::Page::Tone;
 
 constexpr size_t kMostDrawnPoints = 150;  // of a metric: charts are sent again at every log
 
 bool is_running(const Receipt& receipt) { return receipt.ending.kind == EndingKind::running; }
-
-std::string state_banner(const Receipt& receipt) {
-  if (is_running(receipt)) return banner("running", Tone::good);
-  const Tone tone = receipt.verdict.is_comparable() ? Tone::good : Tone::bad;
-  std::string text =
-      banner(fmt::format("{}, {}", base::text_of(receipt.ending.kind), receipt::to_text(receipt.verdict)), tone);
-  for (const receipt::Reason& reason : receipt.verdict.reasons) text += paragraph(reason.sentence);
-  if (const std::optional<receipt::Failure>& failure = receipt.ending.failure)
-    text += paragraph(fmt::format("{} {}: {}. Next: {}", failure->code, failure->where, failure->got, failure->next));
-  return text;
-}
 
 /// The script of the page looks for data-ended (assets.h).
 std::string steps_html(const receipt::Ending& ending) {
@@ -54,10 +42,10 @@ std::string left_text(const Receipt& receipt, const LogPoint& last) {
   return fmt::format(", about {} left", base::human_seconds(tokens / *last.tokens_per_second));
 }
 
-std::string last_point_html(const Receipt& receipt, const LogPoint& last) {
+std::string last_point_text(const Receipt& receipt, const LogPoint& last) {
   const std::string loss = last.loss ? fmt::format(", loss {:.4f}", *last.loss) : "";
   const std::string speed = last.tokens_per_second ? fmt::format(", {:.0f} tokens/s", *last.tokens_per_second) : "";
-  return paragraph(fmt::format("step {}{}{}{}", last.step + 1, loss, speed, left_text(receipt, last)));
+  return fmt::format("step {}{}{}{}", last.step + 1, loss, speed, left_text(receipt, last));
 }
 
 struct Metric {
@@ -66,79 +54,39 @@ struct Metric {
   report::NumberText text;
 };
 
-std::string metric_chart(const std::vector<LogPoint>& points, const Metric& metric) {
+void add_chart(report::Page& part, const std::vector<LogPoint>& points, const Metric& metric) {
   std::vector<report::CurvePoint> curve;
   for (const LogPoint& point : points)
     if (const std::optional<double> value = metric.value(point))
       curve.push_back({static_cast<double>(point.step), *value});
-  if (curve.empty()) return "";
+  if (curve.empty()) return;
   report::LineChart chart{.x_title = "step",
                           .y_title = metric.name,
                           .x_text = [](double step) { return fmt::format("{:.0f}", step); },
                           .y_text = metric.text,
                           .curves = {}};
   chart.curves.push_back({.name = metric.name, .points = report::thinned(curve, kMostDrawnPoints)});
-  return figure(report::lines(chart), metric.name + " over steps");
-}
-
-std::string answers_html(const receipt::Answers& answers) {
-  const HtmlTable table{.headings = {"question", "answer"},
-                        .rows = {{"Which topology?", shown(answers.topology)},
-                                 {"Is compiling amortised, or cold?", shown(answers.compile)},
-                                 {"Which length and workload?", shown(answers.workload)},
-                                 {"Did it stay on its path?", shown(answers.path)},
-                                 {"Does a gain hold on the target shape?", shown(answers.target)}}};
-  return heading("Five answers") + to_html(table);
-}
-
-std::string step_parts_html(const receipt::Times& times) {
-  if (!times.parts) return "";
-  const receipt::Parts& parts = *times.parts;
-  const report::BarChart chart{
-      .series = {"arithmetic", "memory", "links", "bubble", "other"},
-      .bars = {{"a step", {parts.arithmetic, parts.memory, parts.links, parts.bubble, parts.other}}},
-      .text = base::human_seconds};
-  return heading("Parts of a step") + figure(report::stacked_bars(chart), "seconds of a steady step");
-}
-
-std::string collectives_html(const Receipt& receipt) {
-  if (!receipt.collectives || receipt.collectives->empty()) return "";
-  HtmlTable table{.headings = {">stage", "axes", "kind", ">calls", ">bytes"}};
-  for (const receipt::Collective& each : *receipt.collectives)
-    table.rows.push_back({std::to_string(each.stage), shown(each.axes), shown(each.kind), std::to_string(each.calls),
-                          memory::human_bytes(each.bytes)});
-  return heading("Collectives of a step") + to_html(table);
-}
-
-std::string ladder_html(const receipt::Ladder& ladder) {
-  if (ladder.tried.empty()) return "";
-  HtmlTable table{
-      .caption = fmt::format("ran at rung {}{}", ladder.rung, ladder.changes.empty() ? "" : ": " + ladder.changes),
-      .headings = {">rung", "reduction", "outcome", "reason"}};
-  for (const catalog::Reduction& tried : ladder.tried)
-    table.rows.push_back({std::to_string(tried.rung), shown(tried.name), shown(tried.outcome), shown(tried.reason)});
-  return heading("Ladder") + to_html(table);
-}
-
-std::string experts_html(const std::vector<receipt::ExpertLoad>& experts) {
-  if (experts.empty()) return "";
-  HtmlTable table{.headings = {"block", ">experts", ">busiest over the mean", ">dropped"}};
-  for (const receipt::ExpertLoad& load : experts)
-    table.rows.push_back({shown(load.block), std::to_string(load.share.size()), fmt::format("{:.2f}", load.imbalance),
-                          fmt::format("{:.0f}", load.dropped)});
-  return heading("Expert load") + to_html(table);
-}
-
-std::string folded_html(const char* summary, const std::string& text) {
-  return fmt::format("<details>\n<summary>{}</summary>\n<pre>{}</pre>\n</details>\n", summary, shown(text));
+  part.figure(report::lines(chart), metric.name + " over steps");
 }
 
 }  // namespace
 
 std::string progress_html(const RunDetails& run) {
-  if (!run.problem.empty()) return banner(run.problem, Tone::bad);
-  std::string text = state_banner(run.receipt) + steps_html(run.receipt.ending);
-  return run.points.empty() ? text : text + last_point_html(run.receipt, run.points.back());
+  report::Page part;
+  if (!run.problem.empty()) {
+    part.banner(run.problem, Tone::bad);
+    return part.body();
+  }
+  const Receipt& receipt = run.receipt;
+  if (is_running(receipt)) {
+    part.banner("running", Tone::good);
+  } else {
+    report::add_verdict(part, receipt);
+    report::add_ending(part, receipt.ending);
+  }
+  part.html(steps_html(receipt.ending));
+  if (!run.points.empty()) part.paragraph(last_point_text(receipt, run.points.back()));
+  return part.body();
 }
 
 std::string charts_html(const RunDetails& run) {
@@ -148,22 +96,24 @@ std::string charts_html(const RunDetails& run) {
                                         [](double speed) { return fmt::format("{:.0f}", speed); }},
                                        {"gradient norm", [](const LogPoint& point) { return point.grad_norm; },
                                         [](double norm) { return fmt::format("{:.3g}", norm); }}};
-  std::string text;
-  for (const Metric& metric : metrics) text += metric_chart(run.points, metric);
-  return text.empty() ? paragraph("Nothing is logged yet.") : text;
+  report::Page part;
+  for (const Metric& metric : metrics) add_chart(part, run.points, metric);
+  if (part.body().empty()) part.paragraph("Nothing is logged yet.");
+  return part.body();
 }
 
 Page run_page(const std::string& name, const RunDetails& run) {
-  Page page{.title = name, .path = "/", .body = ""};
-  page.events = run_path(name) + "/events?stamp=" + http::url_encoded(run.stamp);
-  page.body =
-      "<div id=\"progress\">\n" + progress_html(run) + "</div>\n<div id=\"charts\">\n" + charts_html(run) + "</div>\n";
+  Page page{.title = name, .path = "/", .events = run_path(name) + "/events?stamp=" + http::url_encoded(run.stamp)};
+  page.body.html("<div id=\"progress\">\n" + progress_html(run) + "</div>\n<div id=\"charts\">\n" + charts_html(run) +
+                 "</div>\n");
   if (!run.problem.empty()) return page;
-  const Receipt& receipt = run.receipt;
-  page.body += answers_html(receipt.answers) + step_parts_html(receipt.times) + memory_map_html(receipt.memory) +
-               collectives_html(receipt) + experts_html(receipt.experts) + ladder_html(receipt.ladder) +
-               heading("Receipt") + folded_html("every figure", receipt::report_text(receipt)) +
-               folded_html("the recipe", receipt.recipe);
+  const report::RunRecord record{.name = name, .path = {}, .receipt = run.receipt};
+  page.body.heading("Five answers");
+  report::add_answers(page.body, run.receipt.answers);
+  if (const std::optional<std::string> parts = report::parts_chart({record}))
+    page.body.figure(*parts, "Where the time of a steady step went.");
+  page.body.heading("The run");
+  report::add_details(page.body, record);
   return page;
 }
 
