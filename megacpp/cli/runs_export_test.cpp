@@ -16,7 +16,6 @@
 #include "megacpp/cli/json.h"
 #include "megacpp/core/base/file.h"
 #include "megacpp/core/base/path.h"
-#include "megacpp/evidence/http/server.h"
 #include "megacpp/run/train/step_log.h"
 #include "tests/support/command_line.h"
 #include "tests/support/read_events.h"
@@ -140,7 +139,6 @@ TEST_F(RunsExportTest, APortThatIsTakenEndsALaunchBeforeItBegins) {
 }
 
 TEST_F(RunsExportTest, ATrainingSaysWhereItsMetricsAreAndEnds) {
-  if (const base::Decision can = http::can_listen(); !can) GTEST_SKIP() << can.reason();
   const CommandResult trained = train({"--metrics-port", "0"});
   EXPECT_EQ(trained.status, 0) << trained.err;
   EXPECT_TRUE(has(trained.err, "metrics    http://127.0.0.1:")) << trained.err;

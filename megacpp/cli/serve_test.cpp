@@ -11,7 +11,6 @@
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/base/file.h"
-#include "megacpp/evidence/http/server.h"
 #include "tests/support/child_command.h"
 #include "tests/support/command_line.h"
 #include "tests/support/temporary_folder.h"
@@ -48,7 +47,6 @@ TEST(ServeCommandTest, MistakesAreNamedBeforeAnythingListens) {
 }
 
 TEST(ServeCommandTest, ServesUntilItIsStopped) {
-  if (const base::Decision can = http::can_listen(); !can) GTEST_SKIP() << can.reason();
   const testing_support::TemporaryFolder folder;
   const std::string out = (folder / "out").string();
   base::write_file_atomically(out, "");
@@ -62,13 +60,6 @@ TEST(ServeCommandTest, ServesUntilItIsStopped) {
   EXPECT_EQ(ending.status, base::kInterruptedStatus) << ending.err;
   EXPECT_TRUE(has(ending.out, "http://127.0.0.1:")) << ending.out;
   EXPECT_TRUE(has(ending.err, "no runs here yet; --runs or MEGACPP_RUNS names another folder")) << ending.err;
-}
-
-TEST(ServeCommandTest, WithoutItsLibraryItSaysWhatToInstall) {
-  if (http::can_listen()) GTEST_SKIP() << "this build has the library";
-  const CommandResult result = run_command({"serve"});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(has(result.err, "error E3004") && has(result.err, "libcpp-httplib-dev")) << result.err;
 }
 
 }  // namespace

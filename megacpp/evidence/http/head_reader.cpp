@@ -2,14 +2,12 @@
 #include "megacpp/evidence/http/head_reader.h"
 
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <new>
 #include <utility>

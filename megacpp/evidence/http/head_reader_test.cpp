@@ -6,13 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <memory>
-#include <mutex>
-#include <string>
 #include <thread>
-#include <vector>
 
 namespace megacpp::http {
 namespace {

@@ -70,7 +70,49 @@ bool parse_query(std::string_view query, Target& target) {
   return true;
 }
 
+/// "GET /runs/a HTTP/1.1"
+bool parse_request_line(std::string_view line, Request& request) {
+  const std::vector<std::string_view> parts = split_at(line, ' ');
+  if (parts.size() != 3 || parts[0].empty() || parts[1].empty()) return false;
+  if (parts[2] != "HTTP/1.1" && parts[2] != "HTTP/1.0") return false;
+  request.method = parts[0];
+  request.target = parts[1];
+  return true;
+}
+
+/// "Host: 127.0.0.1:8077"; what nobody asks for is left out.
+bool parse_header(std::string_view line, Request& request, std::vector<std::string>& authorizations) {
+  const size_t colon = line.find(':');
+  if (colon == std::string_view::npos || colon == 0 || line[colon - 1] == ' ') return false;
+  const std::string name = lower_case(line.substr(0, colon));
+  line.remove_prefix(colon + 1);
+  while (line.starts_with(' ')) line.remove_prefix(1);
+  while (line.ends_with(' ')) line.remove_suffix(1);
+  if (name == "host") request.hosts.emplace_back(line);
+  if (name == "cookie") request.cookies.emplace_back(line);
+  if (name == "authorization") authorizations.emplace_back(line);
+  return true;
+}
+
 }  // namespace
+
+std::optional<Request> parse_head(std::string_view head) {
+  constexpr std::string_view kEnd = "\r\n";
+  Request request;
+  std::vector<std::string> authorizations;
+  for (bool is_first = true;; is_first = false) {
+    const size_t end = head.find(kEnd);
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view line = head.substr(0, end);
+    head.remove_prefix(end + kEnd.size());
+    if (line.empty() && !is_first) break;
+    const bool is_sound = std::ranges::none_of(line, is_control) &&
+                          (is_first ? parse_request_line(line, request) : parse_header(line, request, authorizations));
+    if (!is_sound) return std::nullopt;
+  }
+  if (authorizations.size() == 1) request.authorization = authorizations.front();
+  return request;
+}
 
 std::string Target::value(std::string_view name) const {
   const std::vector<std::string> all = values(name);

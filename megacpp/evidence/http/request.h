@@ -20,6 +20,10 @@ struct Request {
   std::vector<std::string> cookies = {};  // every Cookie header
 };
 
+/// Of a head: a line with method, target and HTTP/1.0 or HTTP/1.1, then lines of headers, then an empty one. Nothing
+/// where it is not whole or not well formed.
+std::optional<Request> parse_head(std::string_view head);
+
 struct Target {
   /// Of the path, each decoded by itself: a name with "%2f" in it is one segment. None for "/".
   std::vector<std::string> segments = {};

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
 namespace megacpp::http {
 namespace {
@@ -29,25 +28,21 @@ bool wait_for_socket(int socket, short events, milliseconds time) {
 
 }  // namespace
 
-RequestSocket::RequestSocket(int socket, std::string head, std::chrono::milliseconds write_time)
-    : socket_(socket), head_(std::move(head)), write_time_(write_time) {}
-
-bool RequestSocket::is_writable() const {
+bool is_writable(int socket, milliseconds time) {
   char next = 0;
-  const ssize_t got = ::recv(socket_, &next, 1, MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t got = ::recv(socket, &next, 1, MSG_PEEK | MSG_DONTWAIT);
   const bool is_gone = got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-  return !is_gone && wait_for_socket(socket_, POLLOUT, write_time_);
+  return !is_gone && wait_for_socket(socket, POLLOUT, time);
 }
 
-ssize_t RequestSocket::read(char* to, size_t most) {
-  const size_t count = head_.copy(to, most, begin_);
-  begin_ += count;
-  return static_cast<ssize_t>(count);
-}
-
-ssize_t RequestSocket::write(const char* from, size_t bytes) const {
-  if (!wait_for_socket(socket_, POLLOUT, write_time_)) return -1;
-  return ::send(socket_, from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+bool send_all(int socket, std::string_view text, milliseconds time) {
+  while (!text.empty()) {
+    if (!wait_for_socket(socket, POLLOUT, time)) return false;
+    const ssize_t sent = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) return false;
+    text.remove_prefix(static_cast<size_t>(sent));
+  }
+  return true;
 }
 
 void close_gently(int socket) {

@@ -1,36 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection whose request's head has been read (head_reader.h): the head is read from memory, and writes are
-// bounded in time, for a client that takes nothing.
+// The socket of one client whose request's head has been read (head_reader.h): writes are bounded in time, for a client
+// that takes nothing.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
-#include <cstddef>
-#include <string>
+#include <string_view>
 
 namespace megacpp::http {
 
-class RequestSocket {
- public:
-  /// `socket` stays the caller's. A write may be without progress for `write_time`.
-  RequestSocket(int socket, std::string head, std::chrono::milliseconds write_time);
-
-  int socket() const { return socket_; }
-  bool is_readable() const { return begin_ < head_.size(); }
-  /// False as soon as the client is gone.
-  bool is_writable() const;
-  /// Bytes of the head; 0 behind it: nothing more is read.
-  ssize_t read(char* to, size_t most);
-  /// Bytes that were written, less than 0 where the client takes none.
-  ssize_t write(const char* from, size_t bytes) const;
-
- private:
-  int socket_;
-  std::string head_;
-  size_t begin_ = 0;  // of what was not handed out yet
-  std::chrono::milliseconds write_time_;
-};
+/// False as soon as the client is gone, and where it takes nothing within that time.
+bool is_writable(int socket, std::chrono::milliseconds time);
+/// Whether all was written; a write may be without progress for that time.
+bool send_all(int socket, std::string_view text, std::chrono::milliseconds time);
 
 /// Tells the client that nothing follows, then reads what it still sends for a moment, so that closing does not take
 /// back what it was sent. Closes the socket.

@@ -3,13 +3,34 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
 namespace megacpp::http {
 namespace {
 
 using Strings = std::vector<std::string>;
+
+TEST(RequestTest, AHeadIsAMethodATargetAndWhatIsAskedFor) {
+  const std::optional<Request> request = parse_head(
+      "GET /runs/a?q=1 HTTP/1.1\r\nHost: a:80\r\nAccept: */*\r\nHOST:b\r\ncookie: c=1 \r\nAuthorization: Bearer "
+      "x\r\n\r\n"
+      "a body that nobody reads");
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->method, "GET");
+  EXPECT_EQ(request->target, "/runs/a?q=1");
+  EXPECT_EQ(request->hosts, (Strings{"a:80", "b"}));
+  EXPECT_EQ(request->cookies, Strings{"c=1"});
+  EXPECT_EQ(request->authorization, "Bearer x");
+  EXPECT_EQ(parse_head("GET / HTTP/1.0\r\nAuthorization: a\r\nAuthorization: b\r\n\r\n")->authorization, "");
+}
+
+TEST(RequestTest, AHeadThatIsNotWholeOrNotWellFormedIsRefused) {
+  const std::string nul = std::string("GET /a") + '\0' + " HTTP/1.1\r\n\r\n";
+  for (const std::string& head :
+       Strings{"", "\r\n", "\r\n\r\n", "GET / HTTP/1.1", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\n",
+               "GET HTTP/1.1\r\n\r\n", "GET  / HTTP/1.1\r\n\r\n", "GET / HTTP/2\r\n\r\n", "GET / x HTTP/1.1\r\n\r\n",
+               "GET / HTTP/1.1\n\n", "GET / HTTP/1.1\r\nHost\r\n\r\n", "GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+               "GET / HTTP/1.1\r\n: a\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n more\r\n\r\n", nul})
+    EXPECT_FALSE(parse_head(head)) << head;
+}
 
 TEST(RequestTest, ATargetIsTakenApartAndDecodedOnce) {
   const std::optional<Target> target = parse_target("/runs/a%20b%2Fc/events?q=x+y&q=z&empty=&alone");

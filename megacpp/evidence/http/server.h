@@ -12,7 +12,6 @@
 #include <memory>
 #include <string>
 
-#include "megacpp/core/base/decision.h"
 #include "megacpp/evidence/http/answer.h"
 
 namespace megacpp::http {
@@ -48,11 +47,8 @@ class Server {
   virtual int port() const = 0;
 };
 
-/// Whether this program was built with the library that it needs.
-base::Decision can_listen();
-
 /// Serves from here on, with threads of its own; `responder` is called once, with the port. E3004 where the address
-/// cannot be listened on, and as can_listen().
+/// cannot be listened on.
 std::unique_ptr<Server> serve(const Listen& listen, const std::function<Responder(int port)>& responder);
 
 }  // namespace megacpp::http

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "megacpp/evidence/metrics/metric.h"
 #include "tests/support/whole_report.h"

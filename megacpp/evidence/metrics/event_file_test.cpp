@@ -6,8 +6,6 @@
 #include <sys/resource.h>
 
 #include <limits>
-#include <string>
-#include <vector>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/base/file.h"

@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
 #include "megacpp/evidence/metrics/metric.h"
 #include "tests/support/read_events.h"
 #include "tests/support/whole_report.h"

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
 #include <vector>
 
 #include "megacpp/evidence/metrics/run_exports.h"
@@ -19,16 +18,9 @@ using testing_support::answer_to;
 using testing_support::has;
 using testing_support::request_head;
 
-class MetricsServerTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const base::Decision can = http::can_listen(); !can) GTEST_SKIP() << can.reason();
-  }
-};
-
 std::string get(int port, const std::string& path) { return answer_to(port, request_head(port, "GET " + path)); }
 
-TEST_F(MetricsServerTest, WhatWasPublishedLastIsAnswered) {
+TEST(MetricsServerTest, WhatWasPublishedLastIsAnswered) {
   MetricsServer server(0);
   ASSERT_GT(server.port(), 0);
   EXPECT_TRUE(has(get(server.port(), "/metrics"), " 200 ")) << "before anything is published";
@@ -40,7 +32,7 @@ TEST_F(MetricsServerTest, WhatWasPublishedLastIsAnswered) {
   EXPECT_TRUE(has(answer, "X-Content-Type-Options: nosniff\r\n")) << answer;
 }
 
-TEST_F(MetricsServerTest, NothingElseIsAnswered) {
+TEST(MetricsServerTest, NothingElseIsAnswered) {
   MetricsServer server(0);
   server.publish("a 1\n");
   for (const char* path : {"/", "/metrics/x", "/metrics/../../etc/passwd", "/etc/passwd", "/%2e%2e/etc/passwd"})
@@ -58,7 +50,7 @@ TEST_F(MetricsServerTest, NothingElseIsAnswered) {
   EXPECT_TRUE(has(get(server.port(), "/metrics"), "a 1")) << "and it goes on";
 }
 
-TEST_F(MetricsServerTest, ARunPublishesWhatItLogs) {
+TEST(MetricsServerTest, ARunPublishesWhatItLogs) {
   const testing_support::TemporaryFolder folder;
   std::vector<std::string> said;
   RunExports exports({.metrics_port = 0}, [&](const launch::Line& line) { said.push_back(line.text); });

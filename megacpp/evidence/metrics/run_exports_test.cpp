@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -35,13 +34,6 @@ TEST(RunExportsTest, WhatIsNotRequestedIsNotThere) {
   exports.begin(folder.path(), 0);
   exports.add(testing_support::whole_report());
   EXPECT_TRUE(base::list_folder(folder.path()).empty());
-}
-
-TEST(RunExportsTest, ABuildWithoutTheLibrarySaysWhatIsMissing) {
-  if (http::can_listen()) GTEST_SKIP() << "this build has the library";
-  const base::Problem problem =
-      testing_support::problem_of(base::Code::E3004, [] { RunExports({.metrics_port = 0}, launch::no_log); });
-  EXPECT_NE(problem.next.find("libcpp-httplib-dev"), std::string::npos) << problem.next;
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/evidence/metrics/run_metrics.h"
 
-#include <utility>
-
 namespace megacpp::metrics {
 namespace {
 

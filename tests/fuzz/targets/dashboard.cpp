@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "tests/fuzz/oracle.h"
 #include "tests/fuzz/scratch_file.h"
@@ -36,9 +39,10 @@ void ask_dashboard(Bytes input) {
   serve::Site site{.runs = runs};
   site.catalog.none = true;
   site.access = http::access_for("127.0.0.1", 80, "");
-  http::Request request{.method = "GET", .target = std::string(as_text(input))};
-  request.hosts = {kServedHost};
-  serve::Answer answer = serve::answer(request, site);
+  const std::optional<http::Request> request =
+      http::parse_head(fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", as_text(input), kServedHost));
+  if (!request) return;
+  serve::Answer answer = serve::answer(*request, site);
   constexpr std::array kStatuses = {200, 400, 404};
   require(std::ranges::find(kStatuses, answer.status) != kStatuses.end(), "a status that no target should give");
   if (answer.type.starts_with("text/html"))

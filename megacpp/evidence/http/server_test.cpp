@@ -4,11 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -64,12 +62,13 @@ TEST(HttpServerTest, AnswersAndEndsEachConnection) {
   EXPECT_TRUE(status_of(head_only) == 200 && head_only.ends_with("\r\n\r\n")) << head_only;
 }
 
-TEST(HttpServerTest, WhatTheLibraryRefusesHasTheHeadersToo) {
+TEST(HttpServerTest, WhatCannotBeReadIsRefusedWithTheHeadersToo) {
   const std::unique_ptr<Server> server = small_server();
   const std::vector<std::pair<std::string, int>> requests = {
       {"nonsense\r\n\r\n", 400},
       {"GET / HTTP/9.9\r\n\r\n", 400},
-      {request_head(server->port(), "BREW /"), 400},
+      {request_head(server->port(), "GET /", "no header\r\n"), 400},
+      {request_head(server->port(), "BREW /"), 405},
       {request_head(server->port(), "POST /", "Content-Length: 4\r\n"), 405},
       {"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403},
   };
