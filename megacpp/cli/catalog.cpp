@@ -2,7 +2,6 @@
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 

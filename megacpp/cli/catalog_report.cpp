@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/core/base/counted.h"
 #include "megacpp/core/base/human_seconds.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -133,10 +132,10 @@ void declare_from(CLI::App& app, CheckpointFlags& flags, int most) {
       ->type_name("DIR");
 }
 
-Word show_word_of_checkpoint() {
+Command show_word_of_checkpoint() {
   return {.name = "show",
           .summary = "what a checkpoint holds",
-          .examples = "megacpp checkpoint show latest",
+          .example = "megacpp checkpoint show latest",
           .declare = [](CLI::App& app) -> std::function<int()> {
             const auto flags = declare_common(app);
             declare_from(app, *flags, 1);
@@ -144,10 +143,10 @@ Word show_word_of_checkpoint() {
           }};
 }
 
-Word verify_word() {
+Command verify_word() {
   return {.name = "verify",
           .summary = "compare every byte with its checksum",
-          .examples = "megacpp checkpoint verify runs/latest/checkpoints/step-00000100",
+          .example = "megacpp checkpoint verify runs/latest/checkpoints/step-00000100",
           .declare = [](CLI::App& app) -> std::function<int()> {
             const auto flags = declare_common(app);
             declare_from(app, *flags, 1);
@@ -155,10 +154,10 @@ Word verify_word() {
           }};
 }
 
-Word convert_word() {
+Command convert_word() {
   return {.name = "convert",
           .summary = "write a checkpoint anew: other shards, weights in another type, adapters merged or alone",
-          .examples = "megacpp checkpoint convert latest --to weights --type bf16 --weights-only",
+          .example = "megacpp checkpoint convert latest --to weights --type bf16 --weights-only",
           .declare = [](CLI::App& app) -> std::function<int()> {
             const auto flags = declare_common(app);
             declare_from(app, *flags, 1);
@@ -175,17 +174,16 @@ Word convert_word() {
           }};
 }
 
-Word average_word() {
-  return {
-      .name = "average",
-      .summary = "the mean of the weights of several checkpoints of one model",
-      .examples = "megacpp checkpoint average RUN/checkpoints/step-00000100 RUN/checkpoints/step-00000200 --to mean",
-      .declare = [](CLI::App& app) -> std::function<int()> {
-        const auto flags = declare_common(app);
-        declare_from(app, *flags, 1000);
-        app.add_option("--to", flags->to, "folder of the new one; must not exist")->required()->type_name("DIR");
-        return [flags] { return average_checkpoints(*flags); };
-      }};
+Command average_word() {
+  return {.name = "average",
+          .summary = "the mean of the weights of several checkpoints of one model",
+          .example = "megacpp checkpoint average RUN/checkpoints/step-00000100 RUN/checkpoints/step-00000200 --to mean",
+          .declare = [](CLI::App& app) -> std::function<int()> {
+            const auto flags = declare_common(app);
+            declare_from(app, *flags, 1000);
+            app.add_option("--to", flags->to, "folder of the new one; must not exist")->required()->type_name("DIR");
+            return [flags] { return average_checkpoints(*flags); };
+          }};
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/cli/json.h"
 #include "megacpp/core/base/record_to_json.h"
 #include "megacpp/machine/runtime/fault_injection.h"
 #include "megacpp/machine/runtime/fields.h"

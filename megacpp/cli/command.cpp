@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <map>
 #include <new>
 #include <optional>
 #include <string_view>
@@ -33,12 +32,12 @@ const std::vector<Command>& all_commands() {
   return table;
 }
 
-std::function<int()> declare_words(CLI::App& app, const std::vector<Word>& words, std::function<int()> no_word) {
+std::function<int()> declare_words(CLI::App& app, const std::vector<Command>& words, std::function<int()> no_word) {
   app.require_subcommand(no_word ? 0 : 1, 1);
   std::vector<std::pair<const CLI::App*, std::function<int()>>> bodies;
-  for (const Word& word : words) {
+  for (const Command& word : words) {
     CLI::App* sub = app.add_subcommand(word.name, word.summary);
-    sub->footer("Example:\n  " + word.examples + "\n");
+    sub->footer("Example:\n  " + word.example + "\n");
     bodies.emplace_back(sub, word.declare(*sub));
   }
   return [bodies, no_word = std::move(no_word)] {
@@ -108,14 +107,11 @@ std::string command_line(int argc, const char* const* argv) {
 
 int parse_and_run(int argc, const char* const* argv) {
   CLI::App app(kAbout, "megacpp");
-  app.require_subcommand(0, 1);
   app.set_version_flag("--version", "megacpp " + launch::code_version(), "print the version and exit");
-  std::map<std::string, std::function<int()>> bodies;
-  for (const Command& command : all_commands()) {
-    CLI::App* sub = app.add_subcommand(command.name, command.summary);
-    sub->footer("Example:\n  " + command.example + "\n");
-    bodies[command.name] = command.declare(*sub);
-  }
+  const std::function<int()> body = declare_words(app, all_commands(), [&app] {
+    write_output(app.help());
+    return 0;
+  });
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -127,12 +123,7 @@ int parse_and_run(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     refuse(app, error, command_line(argc, argv));
   }
-  const auto chosen = app.get_subcommands();
-  if (chosen.empty()) {
-    write_output(app.help());
-    return 0;
-  }
-  return bodies.at(chosen[0]->get_name())();
+  return body();
 }
 
 // Also where the line itself is refused, and nobody has parsed the flag.

@@ -21,16 +21,9 @@ struct Command {
   std::function<std::function<int()>(CLI::App& app)> declare;
 };
 
-/// A word below a command: `megacpp plugins list`.
-struct Word {
-  std::string name;
-  std::string summary;   // one line
-  std::string examples;  // printed under the word's help, one a line
-  std::function<std::function<int()>(CLI::App& app)> declare;
-};
-/// Declares the words of a command that wants exactly one of them; what it returns runs the one that was given. With
-/// `no_word` the command may also stand alone, and then runs that.
-std::function<int()> declare_words(CLI::App& app, const std::vector<Word>& words, std::function<int()> no_word = {});
+/// Declares commands below another one, as `megacpp plugins list`, or below megacpp itself: exactly one of them is
+/// wanted, and what is returned runs the one that was given. With `no_word` none need be, and then that runs.
+std::function<int()> declare_words(CLI::App& app, const std::vector<Command>& words, std::function<int()> no_word = {});
 
 const std::vector<Command>& all_commands();
 

@@ -102,10 +102,10 @@ std::function<int()> declare_train_tokenizer(CLI::App& app) {
 
 }  // namespace
 
-Word train_tokenizer_word() {
+Command train_tokenizer_word() {
   return {.name = "train-tokenizer",
           .summary = "train a byte-level BPE on text and write it as a tokenizer.json",
-          .examples =
+          .example =
               "megacpp data train-tokenizer src/ --vocab 32768 --out tokenizer.json\n"
               "  megacpp data train-tokenizer corpus.jsonl --field content --special '<|endoftext|>'",
           .declare = declare_train_tokenizer};

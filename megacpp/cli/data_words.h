@@ -6,6 +6,6 @@
 
 namespace megacpp::cli {
 
-Word train_tokenizer_word();
+Command train_tokenizer_word();
 
 }  // namespace megacpp::cli

@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a search found as one HTML page: bytes against time, and everything that was compiled.
-#include <algorithm>
 
 #include <fmt/format.h>
 

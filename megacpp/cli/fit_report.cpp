@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/cli/chip_memory.h"
-#include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/core/base/human_seconds.h"
 #include "megacpp/core/base/record_to_json.h"

@@ -4,9 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
 #include <nlohmann/json.hpp>
 
 namespace megacpp::cli {

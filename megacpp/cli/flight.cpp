@@ -112,10 +112,10 @@ int show_flight(const FlightFlags& flags) {
   return 0;
 }
 
-Word flight_show_word() {
+Command flight_show_word() {
   return {.name = "show",
           .summary = "the last calls of every chip, lined up, and the first in which they differ",
-          .examples = "megacpp flight show latest\n  megacpp flight show runs/nam52-tiny-20261116T214512Z --calls 8",
+          .example = "megacpp flight show latest\n  megacpp flight show runs/nam52-tiny-20261116T214512Z --calls 8",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<FlightFlags>();
             app.add_option("run", flags->run, "a run directory, or latest")->required()->type_name("DIR");

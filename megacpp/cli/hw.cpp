@@ -3,7 +3,6 @@
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 

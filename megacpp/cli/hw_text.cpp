@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/cli/json.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/core/base/counted.h"
 #include "megacpp/core/base/record_to_json.h"

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <new>
 #include <string_view>
 
 #include "megacpp/cli/command.h"

@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <set>
-#include <string>
 #include <thread>
 #include <vector>
 

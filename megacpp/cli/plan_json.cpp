@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan for programs: all that the text says, and every parameter by itself.
-#include <algorithm>
 
 #include <nlohmann/json.hpp>
 

@@ -32,11 +32,11 @@ int show_receipt(const ReceiptFlags& flags) {
   return 0;
 }
 
-Word receipt_show_word() {
+Command receipt_show_word() {
   return {
       .name = "show",
       .summary = "five answers, the verdict and every figure of a run, however it ended",
-      .examples = "megacpp receipt show latest\n  megacpp receipt show runs/nam52-tiny-20261116T214512Z --json",
+      .example = "megacpp receipt show latest\n  megacpp receipt show runs/nam52-tiny-20261116T214512Z --json",
       .declare = [](CLI::App& app) -> std::function<int()> {
         auto flags = std::make_shared<ReceiptFlags>();
         app.add_option("run", flags->run, "a run directory, a receipt file, or latest")->required()->type_name("DIR");
@@ -45,10 +45,10 @@ Word receipt_show_word() {
       }};
 }
 
-Word receipt_schema_word() {
+Command receipt_schema_word() {
   return {.name = "schema",
           .summary = "the JSON Schema of receipts",
-          .examples = "megacpp receipt schema",
+          .example = "megacpp receipt schema",
           .declare = [](CLI::App&) -> std::function<int()> {
             return [] {
               write_output(receipt::json_schema());

@@ -193,10 +193,10 @@ int show_run(const RunsFlags& flags) {
   return 0;
 }
 
-Word list_word() {
+Command list_word() {
   return {.name = "list",
           .summary = "runs with their steps, loss and newest checkpoint",
-          .examples = "megacpp runs list",
+          .example = "megacpp runs list",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<RunsFlags>();
             app.add_option("folder", flags->folder, "where runs are; without: runs, or what MEGACPP_RUNS names")
@@ -206,10 +206,10 @@ Word list_word() {
           }};
 }
 
-Word show_word() {
+Command show_word() {
   return {.name = "show",
           .summary = "one run: where it is, its checkpoints, its recipe",
-          .examples = "megacpp runs show latest",
+          .example = "megacpp runs show latest",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<RunsFlags>();
             app.add_option("run", flags->folder, "a run directory, or latest")->required()->type_name("DIR");

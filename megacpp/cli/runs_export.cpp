@@ -59,10 +59,10 @@ int export_run(const RunsExportFlags& flags) {
 
 }  // namespace
 
-Word runs_export_word() {
+Command runs_export_word() {
   return {.name = "export",
           .summary = "the log of a run for others' tools: CSV, TensorBoard",
-          .examples =
+          .example =
               "megacpp runs export latest --csv log.csv\n"
               "  megacpp runs export latest --tensorboard events; tensorboard --logdir events",
           .declare = [](CLI::App& app) -> std::function<int()> {

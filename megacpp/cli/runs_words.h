@@ -6,6 +6,6 @@
 
 namespace megacpp::cli {
 
-Word runs_export_word();
+Command runs_export_word();
 
 }  // namespace megacpp::cli

@@ -5,7 +5,6 @@
 #include <string>
 #include <thread>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "megacpp/cli/catalog_flags.h"

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "megacpp/cli/chip_memory.h"
-#include "megacpp/cli/json.h"
 #include "megacpp/cli/memory_json.h"
 #include "megacpp/cli/process_memory.h"
 #include "megacpp/cli/without_effect.h"

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "megacpp/cli/json.h"
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/text_table.h"
 #include "megacpp/core/base/counted.h"
