@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <span>
-#include <string_view>
-
 namespace megacpp::base {
 namespace {
 

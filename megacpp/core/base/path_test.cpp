@@ -6,8 +6,6 @@
 #include <cstdlib>
 #include <new>
 #include <string>
-#include <system_error>
-#include <vector>
 
 #include "megacpp/core/base/file.h"
 #include "tests/support/errors.h"

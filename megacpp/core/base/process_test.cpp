@@ -2,14 +2,11 @@
 #include "megacpp/core/base/process.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <string>
 #include <thread>
 
 #include "megacpp/core/base/error.h"

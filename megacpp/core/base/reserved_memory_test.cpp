@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <new>
-#include <optional>
 #include <vector>
 
 namespace megacpp::base {

@@ -5,7 +5,6 @@
 
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <thread>
 
 #include "megacpp/core/base/error.h"

@@ -4,11 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <numeric>
-#include <vector>
-
 #include "megacpp/core/base/error.h"
 
 namespace megacpp::base {

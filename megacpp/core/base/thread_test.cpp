@@ -5,8 +5,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cstdlib>
-
 #include "megacpp/core/base/error.h"
 
 namespace megacpp::base {

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "megacpp/core/base/error.h"
-
 namespace megacpp::base {
 namespace {
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <vector>
 
 #include "tests/support/dtype_contract.h"
 

@@ -3,10 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <string>
-#include <vector>
 
 #include "megacpp/core/base/philox.h"
 #include "megacpp/core/stats/series_mean.h"

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "megacpp/evidence/receipt/store.h"
 #include "megacpp/evidence/receipt/text.h"
 #include "tests/support/clean_receipt.h"

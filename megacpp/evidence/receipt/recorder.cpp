@@ -2,7 +2,6 @@
 #include "megacpp/evidence/receipt/recorder.h"
 
 #include <new>
-#include <utility>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/base/path.h"

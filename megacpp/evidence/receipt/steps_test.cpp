@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "tests/support/clean_receipt.h"
 
 namespace megacpp::receipt {

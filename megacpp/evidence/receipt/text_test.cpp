@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "tests/support/clean_receipt.h"
 #include "tests/support/text.h"
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <string>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/program/recipe/parse.h"

@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/base/file.h"
 #include "megacpp/evidence/receipt/store.h"

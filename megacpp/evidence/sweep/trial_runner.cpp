@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "megacpp/core/base/error.h"
 #include "megacpp/core/base/path.h"
 #include "megacpp/core/base/process.h"
 

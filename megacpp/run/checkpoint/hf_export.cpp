@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/run/checkpoint/hf_folder.h"
 
-#include <map>
 #include <optional>
 #include <set>
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/run/checkpoint/name_map.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <set>
 
 #include "megacpp/core/base/error.h"

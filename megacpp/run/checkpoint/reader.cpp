@@ -2,7 +2,6 @@
 #include "megacpp/run/checkpoint/reader.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <fmt/format.h>
 

@@ -12,7 +12,6 @@
 #include <set>
 
 #include "megacpp/core/base/error.h"
-#include "megacpp/core/base/file.h"
 #include "megacpp/run/data/indexed_writer.h"
 #include "tests/support/errors.h"
 #include "tests/support/file_calls.h"

@@ -4,8 +4,6 @@
 #include <charconv>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "megacpp/core/base/error.h"
 #include "megacpp/run/data/blend.h"
 #include "megacpp/run/data/indexed_dataset.h"

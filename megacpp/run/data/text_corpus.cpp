@@ -4,7 +4,6 @@
 #include <glob.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <new>
 #include <string_view>
 

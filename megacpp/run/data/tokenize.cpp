@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
-#include <span>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

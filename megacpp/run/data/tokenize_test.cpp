@@ -3,9 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdint>
 #include <fstream>
-#include <functional>
 #include <optional>
 #include <string_view>
 #include <utility>

@@ -2,9 +2,7 @@
 #include "megacpp/run/launch/agreement.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -2,7 +2,6 @@
 #include "megacpp/run/launch/fill_slice.h"
 
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 

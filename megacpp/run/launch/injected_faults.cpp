@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/run/launch/injected_faults.h"
 
-#include <utility>
 #include <vector>
 
 #include "megacpp/program/recipe/chip_settings.h"

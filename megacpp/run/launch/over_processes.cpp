@@ -7,13 +7,11 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "megacpp/core/base/environment.h"
-#include "megacpp/core/base/error.h"
 #include "megacpp/machine/backends/backend_table.h"
 #include "megacpp/machine/collectives/failure.h"
 #include "megacpp/machine/collectives/mpi/mpi_endpoint.h"

@@ -3,15 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <new>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "megacpp/core/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/process_worlds.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/run/launch/remember.h"
 
-#include <fmt/format.h>
-
 #include "megacpp/core/base/utc_time.h"
 #include "megacpp/core/ir/chip_name.h"
 #include "megacpp/program/memory/out_of_memory.h"

@@ -5,13 +5,9 @@
 
 #include <condition_variable>
 #include <csignal>
-#include <filesystem>
-#include <functional>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/base/file.h"

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,7 +21,6 @@
 #include "megacpp/core/base/utc_time.h"
 #include "megacpp/run/checkpoint/manifest.h"
 #include "megacpp/run/launch/run_data.h"
-#include "megacpp/run/launch/run_lock.h"
 #include "megacpp/run/launch/runs_folder.h"
 #include "megacpp/run/lineage/lock_file.h"
 #include "megacpp/run/train/step_log.h"

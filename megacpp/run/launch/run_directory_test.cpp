@@ -6,10 +6,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <string>
-#include <vector>
 
 #include "megacpp/core/base/file.h"
 #include "megacpp/core/base/path.h"

@@ -5,10 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <set>
-#include <string>
 
 #include "megacpp/core/base/file.h"
 #include "megacpp/core/base/path.h"

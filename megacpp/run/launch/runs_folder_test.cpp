@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <string>
-
 #include "megacpp/core/base/file.h"
 #include "megacpp/core/base/path.h"
 #include "megacpp/run/launch/run_directory.h"

@@ -4,11 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <future>
-#include <optional>
-#include <string>
-#include <thread>
 #include <utility>
 
 namespace megacpp::launch {

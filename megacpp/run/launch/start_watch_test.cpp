@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
-
 #include "megacpp/run/launch/run_directory.h"
 #include "tests/support/temporary_folder.h"
 

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <span>
 #include <system_error>
 #include <utility>
 

@@ -9,7 +9,6 @@
 #include <memory>
 #include <numbers>
 #include <numeric>
-#include <vector>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/machine/backends/backend_table.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include "megacpp/core/base/philox.h"
 #include "megacpp/program/model/model.h"

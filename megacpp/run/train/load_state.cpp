@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/run/train/load_state.h"
 
-#include <cstdint>
 #include <map>
 #include <set>
 #include <string>

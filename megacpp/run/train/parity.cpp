@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 
 #include <nlohmann/json.hpp>

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/machine/backends/backend_table.h"

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <utility>
 
