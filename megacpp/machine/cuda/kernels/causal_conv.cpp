@@ -33,10 +33,10 @@ struct ConvVariant {
   int64_t channels;
 };
 
-ConvVariant conv_variant(std::string_view storage, const ConvSizes& sizes) {
-  const int64_t widest = storage == "bf16" ? 8 : storage == "f32" ? 4 : 1;
+ConvVariant conv_variant(Storage storage, const ConvSizes& sizes) {
+  const int64_t widest = storage == Storage::bf16 ? 8 : storage == Storage::f32 ? 4 : 1;
   const int64_t channels = sizes.channels % widest == 0 ? widest : 1;
-  return {"_" + std::string(storage) + "_" + std::to_string(channels), channels};
+  return {"_" + std::string(storage_name(storage)) + "_" + std::to_string(channels), channels};
 }
 
 int64_t conv_threads(const ConvSizes& sizes, int64_t channels) {
@@ -59,7 +59,7 @@ Prepared prepare_causal_conv(const ops::NodeView& view, Toolbox& toolbox) {
   const ConvSizes whole = conv_sizes(view, view.operands[1].dim(1));
   const Floats x = floats_at(view.operands, 0), w = floats_at(view.operands, 1), y = floats_at(view.results, 0);
   const bool has_positions = view.operands.size() > kConvPositions;
-  const ConvVariant variant = conv_variant(storage_name({x, y}), whole);
+  const ConvVariant variant = conv_variant(storage_of({x, y}), whole);
   const ConvSizes sizes = conv_spread(whole, kMostConvSteps, variant.channels);
   const Function function = toolbox.function("causal_conv", "causal_conv" + variant.suffix);
   return {[=](const Launch& l) {
@@ -83,7 +83,7 @@ struct ConvWeightPlan {
 ConvWeightPlan conv_weight_plan(const ops::NodeView& view) {
   const ConvSizes whole = conv_sizes(view, view.attrs.integer("width"));
   const Floats x = floats_at(view.operands, 0), dy = floats_at(view.operands, 1);
-  const ConvVariant variant = conv_variant(storage_name({x, dy}), whole);
+  const ConvVariant variant = conv_variant(storage_of({x, dy}), whole);
   return {.variant = variant, .sizes = conv_spread(whole, kMostConvWeightSteps, variant.channels)};
 }
 
@@ -133,7 +133,8 @@ ConvWeightPlan conv_grad_plan(const ops::NodeView& view) {
   const Floats x = floats_at(view.operands, 0), dy = floats_at(view.operands, 1);
   // Sums, taps and the last few dy of more channels would leave registers for few threads.
   const int64_t channels = whole.channels % kConvGradChannels == 0 ? kConvGradChannels : 1;
-  const ConvVariant variant{"_" + std::string(storage_name({x, dy})) + "_" + std::to_string(channels), channels};
+  const ConvVariant variant{"_" + std::string(storage_name(storage_of({x, dy}))) + "_" + std::to_string(channels),
+                            channels};
   return {.variant = variant, .sizes = conv_spread(whole, kMostConvWeightSteps, variant.channels)};
 }
 

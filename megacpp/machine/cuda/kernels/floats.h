@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -32,11 +34,16 @@ inline Floats floats_at(const ops::Types& types, size_t index) {
   return {index, dtype == ir::DType::bf16};
 }
 
-/// "f32" or "bf16" where all are, else "any".
-inline std::string_view storage_name(std::initializer_list<Floats> arrays) {
+/// What all arrays of a kernel are; any: some the one, some the other.
+enum class Storage : uint8_t { f32, bf16, any };
+inline Storage storage_of(std::initializer_list<Floats> arrays) {
   const auto is_bf16 = [](const Floats& array) { return array.is_bf16; };
-  if (std::all_of(arrays.begin(), arrays.end(), is_bf16)) return "bf16";
-  return std::none_of(arrays.begin(), arrays.end(), is_bf16) ? "f32" : "any";
+  if (std::all_of(arrays.begin(), arrays.end(), is_bf16)) return Storage::bf16;
+  return std::none_of(arrays.begin(), arrays.end(), is_bf16) ? Storage::f32 : Storage::any;
+}
+/// In the names of device functions.
+inline std::string_view storage_name(Storage storage) {
+  return std::array<std::string_view, 3>{"f32", "bf16", "any"}[static_cast<size_t>(storage)];
 }
 
 inline int64_t ceil_div(int64_t value, int64_t by) { return (value + by - 1) / by; }

@@ -36,7 +36,8 @@ Prepared prepare_linear_recurrence(const ops::NodeView& view, Toolbox& toolbox) 
   const RecurrenceSizes sizes = {type.elements() / std::max<int64_t>(1, seq * channels), seq, channels};
   const Floats a = floats_at(view.operands, 0), x = floats_at(view.operands, 1), h = floats_at(view.results, 0);
   const int64_t reverse = view.attrs.flag("reverse") ? 1 : 0;
-  const Function function = recurrence_variant(toolbox, "linear_recurrence", storage_name({a, x, h}), sizes);
+  const Function function =
+      recurrence_variant(toolbox, "linear_recurrence", storage_name(storage_of({a, x, h})), sizes);
   return {[=](const Launch& l) {
     const LinearRecurrenceParams params = {
         .a = a.of(l.operands), .x = x.of(l.operands), .h = h.of(l.results), .sizes = sizes, .reverse = reverse};
@@ -85,7 +86,7 @@ RgLru rg_lru_of(const ops::NodeView& view, size_t operands) {
 Prepared prepare_rg_lru(const ops::NodeView& view, Toolbox& toolbox) {
   const RgLru v = rg_lru_of(view, kRgLruOperands);
   const Floats h = floats_at(view.results, 0);
-  const std::string_view storage = storage_name({v.x, v.input_gate, v.recurrence_gate, h});
+  const std::string_view storage = storage_name(storage_of({v.x, v.input_gate, v.recurrence_gate, h}));
   const Function function = recurrence_variant(toolbox, "rg_lru", storage, v.sizes);
   return {
       [=](const Launch& l) { launch(function, recurrence_shape(v.sizes), l.stream, v.params(l, h.of(l.results))); }};
@@ -97,7 +98,7 @@ Prepared prepare_rg_lru_grad(const ops::NodeView& view, Toolbox& toolbox) {
   const Floats dx = floats_at(view.results, 0), dinput_gate = floats_at(view.results, 1);
   const Floats drecurrence_gate = floats_at(view.results, 2), dp = floats_at(view.results, 3);
   const std::string_view storage =
-      storage_name({v.x, v.input_gate, v.recurrence_gate, h, dh, dx, dinput_gate, drecurrence_gate});
+      storage_name(storage_of({v.x, v.input_gate, v.recurrence_gate, h, dh, dx, dinput_gate, drecurrence_gate}));
   const Function steps = recurrence_variant(toolbox, "rg_lru_grad", storage, v.sizes);
   const Function rate = toolbox.function("recurrence", "rg_lru_rate");
   return {[=](const Launch& l) {
