@@ -43,7 +43,7 @@ size_t scheduled_nodes(const std::vector<compile::PassTime>& passes) {
 Measurement measure_once(const recipe::Recipe& recipe, const schedule::Target& target) {
   const bench::HeapCount heap;
   const std::clock_t start = std::clock();
-  compile::Compiled compiled = compile::compile_training(recipe, target);
+  compile::Compiled compiled = compile::compile_training(plan::make_plan(recipe), target);
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   return {.depth = recipe.model.depth,
           .nodes = scheduled_nodes(compiled.passes),

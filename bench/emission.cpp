@@ -47,7 +47,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 Measurement measure(const recipe::Recipe& recipe, Placement placement, const emit::FunctionOptions& options) {
   Measurement best{.seconds = INFINITY};
-  const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
+  const compile::Compiled compiled =
+      compile::compile_training(plan::make_plan(recipe), runtime::pjrt::xla_target(placement));
   best.compile_seconds = compiled.compile_seconds();
   const compile::StagePrograms& chip = compiled.stages[0];
   const compile::Program& micro_step = chip.find(compile::ProgramKind::micro_step);

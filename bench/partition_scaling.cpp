@@ -46,7 +46,7 @@ recipe::Recipe load(const std::string& path, const std::string& layout) {
 Measurement measure(const recipe::Recipe& recipe) {
   Measurement best;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
-    const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(1));
+    const compile::Compiled compiled = compile::compile_training(plan::make_plan(recipe), runtime::cpu::cpu_target(1));
     best.chips = compiled.mesh.chips();
     best.nodes = 0;
     for (const compile::Program& program : compiled.programs_of(0).programs) best.nodes += program.graph.nodes().size();

@@ -79,7 +79,7 @@ Measurement measure(const recipe::Recipe& recipe, const std::string& hardware) {
     best.tile_seconds = repeat == 0 ? tiles : std::min(best.tile_seconds, tiles);
     best.nodes = 0;
     for (const compile::Program& program : stage.programs) best.nodes += program.graph.nodes().size();
-    best.chips = report.estimate.plan.chips;
+    best.chips = report.estimate.plan().chips;
   }
   return best;
 }

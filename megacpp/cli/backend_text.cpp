@@ -38,7 +38,7 @@ std::vector<std::string_view> chips_of(const runtime::Backend& backend) {
 }
 
 std::string here_text(const runtime::Backend& backend) {
-  const runtime::RunRequest request;  // the plugin is the default
+  const recipe::RunRequest request;  // the plugin is the default
   const base::Decision usable = backend.usable(request);
   if (!usable) return "no: " + usable.reason();
   const std::string identity = backend.identity(request);
@@ -65,7 +65,7 @@ Json backends_json() {
   Json list = Json::array();
   for (size_t i = 0; i < runtime::all_backends().size(); ++i) {
     const runtime::Backend& backend = runtime::all_backends()[i];
-    const runtime::RunRequest request;
+    const recipe::RunRequest request;
     const base::Decision usable = backend.usable(request);
     Json transports = Json::array();
     for (const std::string& name : backend.transports) {

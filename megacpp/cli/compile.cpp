@@ -75,10 +75,10 @@ void print_as_text(const recipe::Recipe& recipe, const compile::Compiled& compil
   write_output(memory::to_text(compiled.largest().memory));
 }
 
-void compile_here(const CompileFlags& flags, const recipe::Recipe& given, const plan::Plan& plan) {
-  const recipe::Recipe recipe = planned(given, std::nullopt, flags.catalog);
-  const compile::Compiled compiled =
-      compile::compile_training(recipe, plan, runtime::target_for(recipe, plan.parallel.mesh), flags.options);
+void compile_here(const CompileFlags& flags, const plan::PlannedRecipe& given) {
+  const plan::PlannedRecipe planned = settled(given, std::nullopt, flags.catalog);
+  const recipe::Recipe& recipe = planned.recipe();
+  const compile::Compiled compiled = compile::compile_training(planned.plan(), target_of(planned), flags.options);
   if (flags.json)
     print_compiled_json(recipe, compiled);
   else
@@ -100,11 +100,13 @@ void tell_catalog(const launch::CatalogChoice& choice, const recipe::Recipe& rec
 }
 
 // What is known is printed even where the compiler failed; its error ends the command after that.
-void compile_by_xla(const CompileFlags& flags, const recipe::Recipe& given, const plan::Plan& plan) {
-  const XlaChoice choice = choose_xla(given, plan, flags.xla);
-  const recipe::Recipe recipe = planned(given, choice.tpu, flags.catalog);
+void compile_by_xla(const CompileFlags& flags, const plan::PlannedRecipe& given) {
+  const XlaChoice choice = choose_xla(given, flags.xla);
+  const plan::PlannedRecipe planned = settled(given, choice.tpu, flags.catalog);
+  const recipe::Recipe& recipe = planned.recipe();
+  const plan::Plan& plan = planned.plan();
   const XlaCompilation compilation =
-      compile_on_xla(choice, recipe, plan, compile_our_placement(recipe, plan, flags.options), flags.options);
+      compile_on_xla(choice, planned, compile_our_placement(planned, flags.options), flags.options);
   if (flags.json) {
     print_json({{"name", recipe.name},
                 {"pattern", recipe.model.pattern},
@@ -128,12 +130,12 @@ void compile_by_xla(const CompileFlags& flags, const recipe::Recipe& given, cons
 }
 
 int run_compile(const CompileFlags& flags) {
-  const recipe::Recipe recipe = flags.recipe->load();
-  const plan::Plan plan = plan::make_plan(recipe);
+  const plan::PlannedRecipe planned(flags.recipe->load());
+  const recipe::Recipe& recipe = planned.recipe();
   require_xla_for(flags.xla, recipe);
-  runtime::require_supported(recipe);
+  runtime::backend_that_runs(recipe);
   print_without_effect(without_effect(recipe, flags.xla.target.empty() ? recipe::Use::run : recipe::Use::plan));
-  (is_compiled_by_xla(recipe) ? compile_by_xla : compile_here)(flags, recipe, plan);
+  (is_compiled_by_xla(recipe) ? compile_by_xla : compile_here)(flags, planned);
   if (flags.options.dump_dir) print_err("passes written to {}\n", flags.options.dump_dir->string());
   return 0;
 }

@@ -33,7 +33,7 @@
 #include "megacpp/program/plan/composition.h"
 #include "megacpp/program/plan/parameter_table.h"
 #include "megacpp/program/plan/pipeline_schedule.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/plan/print.h"
 #include "megacpp/run/launch/features.h"
 
@@ -63,8 +63,7 @@ struct StageSummary {
 
 // All that is said, gathered before any of it is printed.
 struct Explanation {
-  recipe::Recipe recipe;
-  plan::Plan plan;
+  plan::PlannedRecipe planned;
   int64_t parameters = 0;  // elements
   std::vector<plan::CompositionStep> composition;
   std::vector<plan::ParameterRow> rows;
@@ -73,6 +72,9 @@ struct Explanation {
   std::vector<CollectiveRow> collectives;
   std::optional<XlaCompilation> xla;               // of backend xla: what its compiler made of the same step
   std::optional<fit::ShallowDepths> shallow = {};  // where blocks that repeat were planned once
+
+  const recipe::Recipe& recipe() const { return planned.recipe(); }
+  const plan::Plan& plan() const { return planned.plan(); }
 };
 
 void add_replicated(Explanation& e) {
@@ -83,11 +85,11 @@ void add_replicated(Explanation& e) {
 void add_stages(Explanation& e, const compile::Compiled& compiled) {
   std::vector<std::vector<blocks::Parameter>> parameters;
   for (size_t stage = 0; stage < compiled.stages.size(); ++stage) parameters.push_back(compiled.parameters_of(stage));
-  e.rows = plan::parameter_table(e.plan, parameters);
+  e.rows = plan::parameter_table(e.plan(), parameters);
   for (size_t stage = 0; stage < parameters.size(); ++stage) {
     e.stages.push_back({.stage = static_cast<int64_t>(stage),
                         .peak_bytes = compiled.stages[stage].memory.total_bytes,
-                        .state = plan::state_bytes(e.plan, parameters[stage]),
+                        .state = plan::state_bytes(e.plan(), parameters[stage]),
                         .in_flight = {}});
     for (const compile::StateTensor& tensor : compiled.stages[stage].state)
       if (tensor.role == ir::Role::weight_copy)
@@ -99,7 +101,7 @@ void add_stages(Explanation& e, const compile::Compiled& compiled) {
 void add_compiled(Explanation& e, const compile::Compiled& compiled) {
   for (const blocks::Parameter& parameter : compiled.parameters) e.parameters += ir::num_elements(parameter.shape);
   add_stages(e, compiled);
-  e.collectives = compile::collective_report(compiled, e.recipe, e.plan);
+  e.collectives = compile::collective_report(compiled, e.plan(), plan::changes_to(e.recipe()));
 }
 
 /// The same of a plan whose blocks were planned once.
@@ -119,17 +121,14 @@ void add_deep(Explanation& e, const fit::DeepPlan& deep) {
 
 /// Where no other compiler gets the whole program.
 std::optional<fit::DeepPlan> deep_plan_of(const Explanation& e, const std::function<void(std::string_view)>& progress) {
-  recipe::Recipe own = e.recipe;
-  own.xla.placement = recipe::XlaPlacement::megacpp;
-  return fit::deep_memory_plan(own, e.plan, runtime::target_for(own, e.plan.parallel.mesh), fit::kMostPlannedWhole,
-                               progress);
+  return fit::deep_memory_plan(e.planned, target_of(with_our_placement(e.planned)), fit::kMostPlannedWhole, progress);
 }
 
 void add_schedule(Explanation& e) {
-  if (e.plan.stages == 1) return;
+  if (e.plan().stages == 1) return;
   const plan::Simulation simulation = plan::simulate(plan::build_schedule(
-      e.plan.layout->schedule,
-      {.stages = e.plan.stages, .micros = e.recipe.train.micro_steps, .chunks = e.plan.layout->virtual_stages}));
+      e.plan().layout->schedule,
+      {.stages = e.plan().stages, .micros = e.recipe().train.micro_steps, .chunks = e.plan().layout->virtual_stages}));
   e.step_time = simulation.makespan;
   for (size_t stage = 0; stage < e.stages.size(); ++stage) {
     e.stages[stage].idle = simulation.bubble[stage];
@@ -137,32 +136,25 @@ void add_schedule(Explanation& e) {
   }
 }
 
-Explanation explain(const recipe::Recipe& given, const XlaFlags& xla_flags) {
-  Explanation e{.recipe = given,
-                .plan = plan::make_plan(given),
-                .composition = {},
-                .rows = {},
-                .stages = {},
-                .collectives = {},
-                .xla = {}};
-  require_xla_for(xla_flags, given);
-  runtime::require_supported(given);
+Explanation explain(const plan::PlannedRecipe& given, const XlaFlags& xla_flags) {
+  Explanation e{.planned = {}, .composition = {}, .rows = {}, .stages = {}, .collectives = {}, .xla = {}};
+  require_xla_for(xla_flags, given.recipe());
+  runtime::backend_that_runs(given.recipe());
   std::optional<XlaChoice> choice;
-  if (is_compiled_by_xla(given)) choice = choose_xla(given, e.plan, xla_flags);
+  if (is_compiled_by_xla(given.recipe())) choice = choose_xla(given, xla_flags);
   const std::function<void(std::string_view)> progress = planning_progress();
-  e.recipe = planned(given, choice ? choice->tpu : std::nullopt, {});
-  const recipe::Recipe& recipe = e.recipe;
-  e.composition = plan::composition(e.plan, recipe);
+  e.planned = settled(given, choice ? choice->tpu : std::nullopt, {});
+  e.composition = plan::composition(e.plan());
   std::optional<compile::Compiled> whole;
   if (const auto deep = choice ? std::nullopt : deep_plan_of(e, progress))
     add_deep(e, *deep);
   else
-    add_compiled(e, whole.emplace(compile_our_placement(recipe, e.plan, {.after_pass = progress})));
+    add_compiled(e, whole.emplace(compile_our_placement(e.planned, {.after_pass = progress})));
   add_schedule(e);
   std::stable_sort(e.stages.begin(), e.stages.end(),
                    [](const StageSummary& a, const StageSummary& b) { return a.peak_bytes > b.peak_bytes; });
   if (choice) {
-    e.xla = compile_on_xla(*choice, recipe, e.plan, *whole);
+    e.xla = compile_on_xla(*choice, e.planned, *whole);
     for (StageSummary& stage : e.stages) stage.peak_bytes = e.xla->report.needed_bytes().value_or(0);
   }
   return e;
@@ -171,16 +163,16 @@ Explanation explain(const recipe::Recipe& given, const XlaFlags& xla_flags) {
 // ---- Text ----
 
 void print_header(const Explanation& e) {
-  print_out("model   {}  pattern {}  depth {}  {:.2f}M parameters\n", e.recipe.name, e.recipe.model.pattern,
-            e.recipe.model.depth, static_cast<double>(e.parameters) / 1e6);
-  print_out("mesh    {}  chips {}\n", to_string(e.plan.parallel.mesh), e.plan.chips);
-  print_out("layout  {}\n", plan::layout_line(e.plan));
-  print_out("decided {}\n", decided_text(e.recipe, e.plan));
+  print_out("model   {}  pattern {}  depth {}  {:.2f}M parameters\n", e.recipe().name, e.recipe().model.pattern,
+            e.recipe().model.depth, static_cast<double>(e.parameters) / 1e6);
+  print_out("mesh    {}  chips {}\n", to_string(e.plan().parallel.mesh), e.plan().chips);
+  print_out("layout  {}\n", plan::layout_line(e.plan()));
+  print_out("decided {}\n", decided_text(e.planned));
   if (e.shallow) print_out("repeats {}\n", to_text(*e.shallow));
   print_out("peak    {} per chip{}\n\n", e.stages[0].peak_bytes > 0 ? human_bytes(e.stages[0].peak_bytes) : "not known",
-            e.plan.stages > 1 ? fmt::format(" of stage {}, the largest", e.stages[0].stage) : "");
+            e.plan().stages > 1 ? fmt::format(" of stage {}, the largest", e.stages[0].stage) : "");
   write_output("Composition, in this order for every model:\n" + composition_text(e.composition));
-  const std::string axes = plan::axes_text(e.plan);
+  const std::string axes = plan::axes_text(e.plan());
   if (!axes.empty()) write_output("\nAxes of the mesh behind each dimension:\n" + axes);
 }
 
@@ -195,7 +187,7 @@ void print_state(const Explanation& e) {
 }
 
 void print_stages(const Explanation& e) {
-  const recipe::Layout& layout = e.plan.layout.keys();
+  const recipe::Layout& layout = e.plan().layout.keys();
   print_out("{} parameters. What a chip of each stage holds, the largest first:\n", e.parameters);
   TextTable table({">stage", ">peak", ">weights", ">replicated", ">bf16 copies", ">kept", ">gradients", ">optimizer",
                    ">idle", "micro-batches in flight"});
@@ -208,7 +200,7 @@ void print_stages(const Explanation& e) {
   print_out(
       "Idle by schedule {} of {} micro-batches, were all chunks alike and backward twice as long as forward: then a\n"
       "step takes {:g} forward passes.\n",
-      base::text_of(layout.schedule), e.recipe.train.micro_steps, e.step_time);
+      base::text_of(layout.schedule), e.recipe().train.micro_steps, e.step_time);
 }
 
 std::string removal_text(const CollectiveRow& row) {
@@ -225,7 +217,7 @@ std::string removal_text(const CollectiveRow& row) {
 void print_collectives(const Explanation& e) {
   if (e.collectives.empty()) return print_out("\nCollectives: none.\n");
   print_out("\nCollectives: bytes one chip sends; forward and backward once per micro-step, update once per step.\n");
-  const int64_t stages = e.plan.stages;
+  const int64_t stages = e.plan().stages;
   TextTable table(
       {stages > 1 ? "  phase, stage" : "  phase", "kind", "axes", ">calls", ">bytes/call", ">bytes", "where", "cause"});
   std::vector<bool> printed(e.collectives.size(), false);
@@ -247,8 +239,8 @@ void print_collectives(const Explanation& e) {
   print_out(
       "A chip sends {}{} per step of {}. Counted as a ring of n sends: all_gather (n-1) x its part,\n"
       "reduce_scatter and all_to_all (n-1)/n of what it has, all_reduce twice that, the others all.\n",
-      stages > 1 ? "at most " : "", human_bytes(step_bytes(e.collectives, e.recipe.train.micro_steps)),
-      base::counted(e.recipe.train.micro_steps, "micro-step"));
+      stages > 1 ? "at most " : "", human_bytes(step_bytes(e.collectives, e.recipe().train.micro_steps)),
+      base::counted(e.recipe().train.micro_steps, "micro-step"));
 }
 
 // ---- JSON ----
@@ -306,12 +298,12 @@ void print_explanation_json(const Explanation& e) {
   for (const StageSummary& stage : e.stages) stages.push_back(stage_json(stage));
   for (const CollectiveRow& row : e.collectives) collectives.push_back(collective_json(row));
   const StageSummary& largest = e.stages[0];
-  Json json = {{"name", e.recipe.name},
-               {"pattern", e.recipe.model.pattern},
-               {"mesh", to_string(e.plan.parallel.mesh)},
-               {"chips", e.plan.chips},
-               {"layout", plan::layout_line(e.plan)},
-               {"resolved_layout", resolved_layout_json(e.recipe, e.plan)},
+  Json json = {{"name", e.recipe().name},
+               {"pattern", e.recipe().model.pattern},
+               {"mesh", to_string(e.plan().parallel.mesh)},
+               {"chips", e.plan().chips},
+               {"layout", plan::layout_line(e.plan())},
+               {"resolved_layout", resolved_layout_json(e.planned)},
                {"composition", composition_json(e.composition)},
                {"parameters", parameters},
                {"parameter_count", e.parameters},
@@ -324,7 +316,7 @@ void print_explanation_json(const Explanation& e) {
                {"stages", stages},
                {"collectives", collectives},
                {"planned_once", e.shallow ? Json(to_text(*e.shallow)) : Json()},
-               {"sent_bytes_per_step", step_bytes(e.collectives, e.recipe.train.micro_steps)}};
+               {"sent_bytes_per_step", step_bytes(e.collectives, e.recipe().train.micro_steps)}};
   if (e.xla) json["xla"] = xla_json(*e.xla);
   print_json(json);
 }
@@ -337,11 +329,11 @@ void print_xla(const XlaCompilation& xla, const std::string& placement) {
 
 // ---- Features ----
 
-int explain_features(const recipe::Recipe& recipe, bool json) {
-  const plan::Plan plan = plan::make_plan(recipe);
-  runtime::require_supported(recipe);
-  const runtime::Backend& backend = runtime::backend_named(recipe.backend);
-  const std::vector<launch::Feature> features = launch::features_of(recipe, plan, backend);
+int explain_features(const plan::PlannedRecipe& planned, bool json) {
+  const recipe::Recipe& recipe = planned.recipe();
+  const plan::Plan& plan = planned.plan();
+  const runtime::Backend& backend = runtime::backend_that_runs(recipe);
+  const std::vector<launch::Feature> features = launch::features_of(planned, backend);
   TextTable table({"feature", "value", "state", "why"});
   Json rows = Json::array();
   for (const launch::Feature& feature : features) {
@@ -363,17 +355,18 @@ int run_explain(const ExplainFlags& flags) {
                    .got = "--target",
                    .wanted = "it alone: nothing is compiled for it",
                    .next = "leave one of the two out"});
-  if (flags.features) return explain_features(flags.recipe->load(), flags.json);
-  const Explanation e = explain(flags.recipe->load(), flags.xla);
-  print_without_effect(without_effect(e.recipe, flags.xla.target.empty() ? recipe::Use::run : recipe::Use::plan));
+  const plan::PlannedRecipe planned(flags.recipe->load());
+  if (flags.features) return explain_features(planned, flags.json);
+  const Explanation e = explain(planned, flags.xla);
+  print_without_effect(without_effect(e.recipe(), flags.xla.target.empty() ? recipe::Use::run : recipe::Use::plan));
   if (flags.json) {
     print_explanation_json(e);
   } else {
     print_header(e);
-    write_output("\n" + parameters_text(e.rows, e.plan));
-    e.plan.stages > 1 ? print_stages(e) : print_state(e);
+    write_output("\n" + parameters_text(e.rows, e.plan()));
+    e.plan().stages > 1 ? print_stages(e) : print_state(e);
     print_collectives(e);
-    if (e.xla) print_xla(*e.xla, std::string(base::text_of(e.recipe.xla.placement)));
+    if (e.xla) print_xla(*e.xla, std::string(base::text_of(e.recipe().xla.placement)));
   }
   flush_output();
   if (e.xla && e.xla->failure) throw base::Error(*e.xla->failure);

@@ -104,7 +104,7 @@ std::vector<LaneCorrection> corrections(launch::UsersCatalog& catalog, const fit
 
 // A search takes minutes: what could not be run after it is refused before.
 void require_usable(const runtime::Backend& backend, const recipe::Recipe& recipe) {
-  const base::Decision usable = backend.usable(runtime::run_request(recipe));
+  const base::Decision usable = backend.usable(recipe::run_request(recipe));
   MEGACPP_REQUIRE(static_cast<bool>(usable), E1505,
                   {.where = "--confirm",
                    .got = "backend " + backend.name + ", which cannot run here: " + usable.reason(),

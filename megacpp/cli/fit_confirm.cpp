@@ -10,7 +10,7 @@
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/core/base/error.h"
 #include "megacpp/program/memory/report.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 
 namespace megacpp::cli {
 namespace {
@@ -53,10 +53,10 @@ class SliceCompiler {
     const fit::ChipGroup& worst = one.fit.worst();
     Confirmed confirmed{.is_compiled = true, .planned_bytes = worst.needed(), .limit_bytes = worst.limit};
     try {
-      const plan::Plan plan = plan::make_plan(recipe);
+      const plan::PlannedRecipe planned(recipe);
       const XlaChoice choice =
-          choose_xla(recipe, plan, {.target = assumptions_.slice.name, .time_limit = request_.time_limit});
-      const XlaCompilation compilation = compile_on_xla(choice, recipe, plan, compile_our_placement(recipe, plan));
+          choose_xla(planned, {.target = assumptions_.slice.name, .time_limit = request_.time_limit});
+      const XlaCompilation compilation = compile_on_xla(choice, planned, compile_our_placement(planned));
       if (other_compiler_.empty()) other_compiler_ = other_compiler(compilation);
       read(compilation, confirmed);
       if (confirmed.succeeded() || compilation.out_of_memory) tell_catalog(recipe, compilation);

@@ -15,9 +15,8 @@ namespace megacpp::cli {
 namespace {
 
 template <typename Say>
-void for_layout_keys(const recipe::Recipe& recipe, const plan::Plan& plan, const Say& say) {
-  recipe::Recipe resolved = recipe;
-  resolved.layout = plan.layout.keys();
+void for_layout_keys(const plan::PlannedRecipe& planned, const Say& say) {
+  const recipe::Recipe &recipe = planned.recipe(), resolved = planned.resolved();
   for (const recipe::Key& key : recipe::keys())
     if (key.path.starts_with("layout.")) say(key, recipe::member_of(key, recipe), recipe::member_of(key, resolved));
 }
@@ -30,9 +29,9 @@ struct ValueJson {
 
 }  // namespace
 
-std::string decided_text(const recipe::Recipe& recipe, const plan::Plan& plan) {
+std::string decided_text(const plan::PlannedRecipe& planned) {
   std::vector<std::string> parts;
-  for_layout_keys(recipe, plan,
+  for_layout_keys(planned,
                   [&parts](const recipe::Key& key, const recipe::Member& given, const recipe::Member& resolved) {
                     const std::string text = recipe::value_text(resolved);
                     if (recipe::value_text(given) != text) parts.push_back(key.path + ": " + text);
@@ -40,9 +39,9 @@ std::string decided_text(const recipe::Recipe& recipe, const plan::Plan& plan) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-Json resolved_layout_json(const recipe::Recipe& recipe, const plan::Plan& plan) {
+Json resolved_layout_json(const plan::PlannedRecipe& planned) {
   Json json;
-  for_layout_keys(recipe, plan, [&json](const recipe::Key& key, const recipe::Member&, const recipe::Member& resolved) {
+  for_layout_keys(planned, [&json](const recipe::Key& key, const recipe::Member&, const recipe::Member& resolved) {
     json[key.path] = std::visit(ValueJson{}, resolved);
   });
   return json;

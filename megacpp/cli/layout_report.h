@@ -9,15 +9,15 @@
 #include "megacpp/program/plan/composition.h"
 #include "megacpp/program/plan/next_step.h"
 #include "megacpp/program/plan/parameter_table.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/recipe.h"
 
 namespace megacpp::cli {
 
 /// "layout.zero: 1, layout.prefetch: 1": values that the recipe leaves to the planner.
-std::string decided_text(const recipe::Recipe& recipe, const plan::Plan& plan);
+std::string decided_text(const plan::PlannedRecipe& planned);
 /// Every key of the layout with the value it has in the plan.
-Json resolved_layout_json(const recipe::Recipe& recipe, const plan::Plan& plan);
+Json resolved_layout_json(const plan::PlannedRecipe& planned);
 
 /// A numbered line for each step.
 std::string composition_text(const std::vector<plan::CompositionStep>& steps);

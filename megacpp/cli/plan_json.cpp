@@ -38,8 +38,8 @@ Json changes_json(const plan::Changes& changes) {
 // Every family's level, and why where it was left to planning.
 Json recompute_json(const fit::Estimate& estimate) {
   Json json = Json::object();
-  for (const char letter : recipe::recompute_letters(estimate.recipe.model))
-    json[recipe::recompute_key(letter)] = {{"level", base::text_of(recipe::recompute_level(estimate.recipe, letter))},
+  for (const char letter : recipe::recompute_letters(estimate.recipe().model))
+    json[recipe::recompute_key(letter)] = {{"level", base::text_of(recipe::recompute_level(estimate.recipe(), letter))},
                                            {"why", Json()}};
   for (const fit::RecomputeChoice& choice : estimate.recompute)
     json[recipe::recompute_key(choice.letter)]["why"] = choice.why;
@@ -114,7 +114,7 @@ Json time_json(const PlanReport& r) {
   const fit::StepTime& time = r.estimate.time;
   const catalog::Correction& correction = r.estimate.time_correction;
   return {{"step_seconds", time.seconds()},
-          {"basis", fit::basis_of_times(r.slice.chip, r.estimate.recipe)},
+          {"basis", fit::basis_of_times(r.slice.chip, r.estimate.recipe())},
           {"limit_seconds", time.limit},
           {"least_seconds", time.range.least},
           {"most_seconds", base::record_json(time.range.most)},
@@ -138,10 +138,10 @@ Json time_json(const PlanReport& r) {
 }  // namespace
 
 Json plan_json(const PlanReport& r) {
-  const plan::Plan& plan = r.estimate.plan;
+  const plan::Plan& plan = r.estimate.plan();
   Json groups = Json::array();
   for (const fit::ChipGroup& group : r.estimate.fit.groups) groups.push_back(group_json(r, group));
-  const recipe::Recipe& recipe = r.estimate.recipe;
+  const recipe::Recipe& recipe = r.estimate.recipe();
   return {{"name", recipe.name},
           {"pattern", recipe.model.pattern},
           {"depth", recipe.model.depth},
@@ -153,7 +153,7 @@ Json plan_json(const PlanReport& r) {
           {"mesh", to_string(plan.parallel.mesh)},
           {"chips", plan.chips},
           {"layout", plan::layout_line(plan)},
-          {"resolved_layout", resolved_layout_json(recipe, plan)},
+          {"resolved_layout", resolved_layout_json(r.estimate.planned)},
           {"changed_to_fill", changes_json(r.filling)},
           {"without_effect", to_json(r.without_effect)},
           {"recompute", recompute_json(r.estimate)},

@@ -145,8 +145,8 @@ Table parameters_table(const PlanReport& r) {
 }
 
 Table facts_table(const PlanReport& r) {
-  const recipe::Recipe& recipe = r.estimate.recipe;
-  const plan::Plan& plan = r.estimate.plan;
+  const recipe::Recipe& recipe = r.estimate.recipe();
+  const plan::Plan& plan = r.estimate.plan();
   Table table{
       .headings = {"", ""},
       .rows = {{"model", fmt::format("{}, pattern {}, depth {}, {:.2f}M parameters", recipe.name, recipe.model.pattern,
@@ -155,7 +155,7 @@ Table facts_table(const PlanReport& r) {
                {"step", step_text(recipe.train)},
                {"mesh", to_string(plan.parallel.mesh)},
                {"layout", plan::layout_line(plan)},
-               {"decided", decided_text(recipe, plan)}}};
+               {"decided", decided_text(r.estimate.planned)}}};
   if (!r.estimate.recompute.empty()) table.rows.push_back({"recompute", fit::to_text(r.estimate.recompute)});
   if (const std::string loops = fit::loops_text(r.estimate); !loops.empty()) table.rows.push_back({"blocks", loops});
   if (r.estimate.shallow) table.rows.push_back({"repeated blocks", to_text(r.estimate.shallow->depths)});
@@ -192,7 +192,7 @@ void add_time(report::Page& page, const PlanReport& r) {
   page.heading("Predicted step");
   page.paragraph(fmt::format("{}: {:.0f} tokens/s, {:.1f}% MFU, {}. {}", human_seconds(time.seconds()),
                              r.tokens_per_second(), 100 * time.mfu,
-                             fit::basis_of_times(r.slice.chip, r.estimate.recipe), step_range_text(r)));
+                             fit::basis_of_times(r.slice.chip, r.estimate.recipe()), step_range_text(r)));
   page.paragraph(fmt::format("Regime: {}. {}", to_text(r.regime), r.speed_advice));
   page.figure(time_picture(time),
               "Where the time goes: links count in the step only where nothing is computed meanwhile.");
@@ -216,7 +216,7 @@ report::Page::Tone tone_of(fit::FitVerdict verdict) {
 }  // namespace
 
 std::string plan_page(const PlanReport& r) {
-  report::Page page(fmt::format("{} on {}", r.estimate.recipe.name, r.slice.name));
+  report::Page page(fmt::format("{} on {}", r.estimate.recipe().name, r.slice.name));
   page.banner(verdict_text(r), tone_of(r.estimate.fit.verdict()));
   page.table(facts_table(r));
   add_memory(page, r);

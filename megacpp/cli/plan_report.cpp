@@ -35,9 +35,9 @@ void add_parameters(PlanReport& report) {
   for (size_t stage = 0; stage < compiled.stages.size(); ++stage) by_stage.push_back(compiled.parameters_of(stage));
   for (const blocks::Parameter& parameter : compiled.parameters) report.parameters += ir::num_elements(parameter.shape);
   const hw::Chip device = hw::device_of(report.slice.chip);
-  report.rows = plan::parameter_table(report.estimate.plan, by_stage);
-  report.stored = fit::stored_parameters(compiled, report.estimate.plan, device);
-  report.arguments = fit::argument_bytes(report.memory(), report.estimate.recipe, device);
+  report.rows = plan::parameter_table(report.estimate.plan(), by_stage);
+  report.stored = fit::stored_parameters(compiled, report.estimate.plan(), device);
+  report.arguments = fit::argument_bytes(report.memory(), report.estimate.recipe(), device);
 }
 
 /// Single parameters are those of the deepest shallow plan.
@@ -45,14 +45,14 @@ void add_deep_parameters(PlanReport& report, const fit::ShallowPlans& shallow) {
   const hw::Chip device = hw::device_of(report.slice.chip);
   report.parameters = fit::deep_parameters(shallow);
   report.rows = fit::deep_parameter_table(shallow);
-  report.stored = fit::stored_parameters(shallow.plans[2].compiled, shallow.plans[2].plan, device);
+  report.stored = fit::stored_parameters(shallow.plans[2].compiled, shallow.plans[2].planned.plan(), device);
   report.arguments = fit::deep_argument_bytes(shallow, report.worst().stage, device);
 }
 
 }  // namespace
 
 double PlanReport::tokens_per_step() const {
-  const recipe::Train& train = estimate.recipe.train;
+  const recipe::Train& train = estimate.recipe().train;
   return static_cast<double>(train.batch) * static_cast<double>(train.sequence) *
          static_cast<double>(train.micro_steps);
 }
@@ -78,7 +78,7 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
                     .speed_advice = {},
                     .without_effect = {}};
   const launch::FilledRecipe fill = launch::fill_slice(recipe, report.slice);
-  const recipe::Recipe& filled = fill.recipe;
+  const recipe::Recipe& filled = fill.planned.recipe();
   report.filling = fill.changes;
   launch::UsersCatalog catalog(wishes.catalog, catalog::Access::read, print_line);
   fit::Assumptions assumptions = launch::assumptions_for(filled, report.slice, catalog);
@@ -90,16 +90,16 @@ PlanReport make_plan_report(const recipe::Recipe& recipe, const PlanWishes& wish
   report.catalog_note = catalog.why_not();
   if (report.catalog_note.empty() && report.estimate.correction.samples == 0)
     report.catalog_note = "the catalog has no other measurement of this lane";
-  report.composition = plan::composition(report.estimate.plan, report.estimate.recipe);
+  report.composition = plan::composition(report.estimate.plan());
   if (report.estimate.shallow)
     add_deep_parameters(report, *report.estimate.shallow);
   else
     add_parameters(report);
-  const ir::Mesh& mesh = report.estimate.plan.parallel.mesh;
+  const ir::Mesh& mesh = report.estimate.plan().parallel.mesh;
   report.islands = fit::islands_of(report.slice, mesh);
-  report.crossings = fit::crossings_of(report.estimate.recipe, report.slice, mesh, report.estimate.time);
+  report.crossings = fit::crossings_of(report.estimate.recipe(), report.slice, mesh, report.estimate.time);
   report.regime = fit::regime_of(report.estimate);
-  report.speed_advice = fit::speed_advice(report.estimate.time, report.estimate.plan, filled);
+  report.speed_advice = fit::speed_advice(report.estimate.time, report.estimate.plan(), filled.train);
   return report;
 }
 

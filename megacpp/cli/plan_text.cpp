@@ -20,8 +20,8 @@ using base::human_seconds;
 using memory::human_bytes;
 
 std::string header_text(const PlanReport& r) {
-  const recipe::Recipe& recipe = r.estimate.recipe;
-  const plan::Plan& plan = r.estimate.plan;
+  const recipe::Recipe& recipe = r.estimate.recipe();
+  const plan::Plan& plan = r.estimate.plan();
   std::string text =
       fmt::format("model     {}  pattern {}  depth {}  {:.2f}M parameters\n", base::printable_in_line(recipe.name),
                   recipe.model.pattern, recipe.model.depth, static_cast<double>(r.parameters) / 1e6);
@@ -29,7 +29,7 @@ std::string header_text(const PlanReport& r) {
   text += fmt::format("step      {}\n", step_text(recipe.train));
   text += fmt::format("mesh      {}  chips {}\n", to_string(plan.parallel.mesh), plan.chips);
   text += fmt::format("layout    {}\n", plan::layout_line(plan));
-  text += fmt::format("decided   {}\n", decided_text(recipe, plan));
+  text += fmt::format("decided   {}\n", decided_text(r.estimate.planned));
   if (!r.estimate.recompute.empty()) text += fmt::format("recompute {}\n", fit::to_text(r.estimate.recompute));
   if (const std::string loops = fit::loops_text(r.estimate); !loops.empty())
     text += fmt::format("blocks    {}\n", loops);
@@ -126,7 +126,7 @@ std::string time_text(const PlanReport& r) {
   add("pipeline bubble", time.bubble);
   const std::string predicted =
       fmt::format("Predicted step {}: {:.0f} tokens/s, {:.1f}% MFU, {}.", human_seconds(all), r.tokens_per_second(),
-                  100 * time.mfu, fit::basis_of_times(r.slice.chip, r.estimate.recipe));
+                  100 * time.mfu, fit::basis_of_times(r.slice.chip, r.estimate.recipe()));
   std::string text;
   for (const std::string& line : {predicted, step_range_text(r), "Regime: " + to_text(r.regime) + "."})
     text += base::printable_in_line(line) + "\n";
@@ -138,7 +138,7 @@ std::string time_text(const PlanReport& r) {
 }  // namespace
 
 std::string plan_text(const PlanReport& r) {
-  const plan::Plan& plan = r.estimate.plan;
+  const plan::Plan& plan = r.estimate.plan();
   const bool has_stages = plan.stages > 1;
   std::string text = header_text(r) + "\n" + base::printable_in_line(verdict_text(r)) + "\n\n";
   text += "Composition, in this order for every model:\n" + composition_text(r.composition);

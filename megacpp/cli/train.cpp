@@ -365,7 +365,7 @@ int run_train(const TrainFlags& flags) {
   const recipe::Recipe& recipe = request.recipe;
   launch::require_over_processes(recipe);
   refuse_what_is_hidden(flags, runtime::backend_named(recipe.backend));
-  runtime::require_supported(recipe);
+  runtime::backend_that_runs(recipe);
   const bool is_first = launch::is_first_process();
   if (!flags.trace.empty() && is_first) base::require_writable(flags.trace);
   plan::check_layout(recipe, plan::Adjustable::recipe);  // before the text is read: a bad layout costs no time

@@ -193,7 +193,7 @@ Json train_json(const TrainedRun& trained) {
   for (const Json& part : {steps_json(trained.reports()), programs_json(trained), peaks_json(trained)})
     summary.update(part);
   if (const auto& settings = runtime::backend_named(recipe.backend).settings_json)
-    summary.update(settings(runtime::run_request(recipe)));
+    summary.update(settings(recipe::run_request(recipe)));
   return summary;
 }
 
@@ -212,11 +212,11 @@ Json run_plan_json(launch::Launch& launch) {
                       {"memory", base::record_json(plan.items)},
                       {"largest", base::record_json(plan.largest)}});
   }
-  return {{"name", estimate.recipe.name},
+  return {{"name", estimate.recipe().name},
           {"hardware", estimate.fit.hardware},
-          {"mesh", ir::to_string(estimate.plan.parallel.mesh)},
-          {"processes", places_json(estimate.plan.parallel.mesh, launch.agreement().hosts())},
-          {"layout", plan::layout_line(estimate.plan)},
+          {"mesh", ir::to_string(estimate.plan().parallel.mesh)},
+          {"processes", places_json(estimate.plan().parallel.mesh, launch.agreement().hosts())},
+          {"layout", plan::layout_line(estimate.plan())},
           {"rung", static_cast<int64_t>(launch.rung())},
           {"changes", fit::to_text(launch.changes())},
           {"fits", estimate.fit.fits()},

@@ -41,7 +41,7 @@ std::string plan_line(const launch::Launch& launch) {
   const fit::Estimate& estimate = launch.estimate();
   const fit::ChipGroup& worst = estimate.fit.worst();
   const std::string host =
-      launch::host_text(launch::process_places(estimate.plan.parallel.mesh, launch.agreement().hosts()), worst.chip);
+      launch::host_text(launch::process_places(estimate.plan().parallel.mesh, launch.agreement().hosts()), worst.chip);
   const double seconds = estimate.time.seconds();
   const catalog::Correction& correction = estimate.correction;
   const std::string corrected = correction.samples == 0 ? ""
@@ -56,7 +56,7 @@ std::string plan_line(const launch::Launch& launch) {
 
 std::string backend_lines(const recipe::Recipe& recipe, const compile::Compiled& compiled) {
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
-  const runtime::RunSettings settings = backend.settings(runtime::run_request(recipe));
+  const runtime::RunSettings settings = backend.settings(recipe::run_request(recipe));
   // What a backend's own compiler takes apart is no fallback.
   const std::string fallbacks =
       backend.emits_stablehlo ? "" : ", " + base::counted(std::ssize(compiled.fallbacks), "fallback");

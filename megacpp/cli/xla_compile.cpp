@@ -8,6 +8,7 @@
 
 #include "megacpp/cli/number_flag.h"
 #include "megacpp/cli/output.h"
+#include "megacpp/cli/planned.h"
 #include "megacpp/core/base/file.h"
 #include "megacpp/hardware/fit/signature.h"
 #include "megacpp/hardware/hw/tiled_layout.h"
@@ -64,7 +65,8 @@ void require_xla_for(const XlaFlags& flags, const recipe::Recipe& recipe) {
                     .next = "add --backend xla"}));
 }
 
-XlaChoice choose_xla(const recipe::Recipe& recipe, const plan::Plan& plan, const XlaFlags& flags) {
+XlaChoice choose_xla(const plan::PlannedRecipe& planned, const XlaFlags& flags) {
+  const recipe::Recipe& recipe = planned.recipe();
   plugins::PluginChoice named = plugins::choose_plugin(recipe.xla.plugin);
   const bool is_default = recipe.xla.plugin == recipe::Xla{}.plugin;
   std::optional<hw::Slice> tpu;
@@ -74,7 +76,7 @@ XlaChoice choose_xla(const recipe::Recipe& recipe, const plan::Plan& plan, const
     if (is_default) named = {plugins::PluginKind::tpu, {}};
     tpu = hw::parse_target(flags.target);
     generation = plugins::generation_of_topology(plugins::tpu_topology(*tpu).name);
-    require_devices(*tpu, plan);
+    require_devices(*tpu, planned.plan());
   }
   plugins::ResolvedFlags xla_flags =
       plugins::resolve_flags(recipe.xla.flags, plugins::flag_target_here(named.kind, generation));
@@ -114,13 +116,11 @@ void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estima
   launch::remember_measured(catalog, estimate, 0, measured);
 }
 
-compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                        const compile::Options& options) {
-  recipe::Recipe own = recipe;
-  own.xla.placement = recipe::XlaPlacement::megacpp;
+compile::Compiled compile_our_placement(const plan::PlannedRecipe& planned, const compile::Options& options) {
+  const plan::PlannedRecipe own = with_our_placement(planned);
   compile::Options own_options = options;
-  if (own != recipe) own_options.dump_dir.reset();
-  return compile::compile_training(own, plan, runtime::target_for(own, plan.parallel.mesh), own_options);
+  if (own.recipe() != planned.recipe()) own_options.dump_dir.reset();
+  return compile::compile_training(own.plan(), target_of(own), own_options);
 }
 
 #ifdef MEGACPP_HAS_PJRT
@@ -140,12 +140,12 @@ int64_t planned_argument_bytes(const emit::Module& module, const XlaChoice& choi
   return bytes;
 }
 
-emit::Module module_for(const recipe::Recipe& recipe, const plan::Plan& plan, const compile::Compiled& ours,
-                        const XlaChoice& choice, const compile::Options& options, double& seconds) {
+emit::Module module_for(const plan::PlannedRecipe& planned, const compile::Compiled& ours, const XlaChoice& choice,
+                        const compile::Options& options, double& seconds) {
+  const recipe::Recipe& recipe = planned.recipe();
   const bool is_ours = recipe.xla.placement == recipe::XlaPlacement::megacpp;
   std::optional<compile::Compiled> whole;
-  if (!is_ours)
-    whole = compile::compile_training(recipe, plan, runtime::target_for(recipe, plan.parallel.mesh), options);
+  if (!is_ours) whole = compile::compile_training(planned.plan(), target_of(planned), options);
   const auto start = std::chrono::steady_clock::now();
   emit::Module module =
       pjrt::module_of(is_ours ? ours : *whole, {.placement = is_ours ? emit::Placement::megacpp : emit::Placement::xla,
@@ -182,10 +182,11 @@ pjrt::CompileReport compile_module(const XlaChoice& choice, const emit::Module& 
 
 }  // namespace
 
-XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
+XlaCompilation compile_on_xla(const XlaChoice& choice, const plan::PlannedRecipe& planned,
                               const compile::Compiled& ours, const compile::Options& options) {
+  const recipe::Recipe& recipe = planned.recipe();
   XlaCompilation result{.choice = choice, .report = {}, .collectives = {}, .out_of_memory = {}, .failure = {}};
-  const emit::Module module = module_for(recipe, plan, ours, choice, options, result.emission_seconds);
+  const emit::Module module = module_for(planned, ours, choice, options, result.emission_seconds);
   result.text_bytes = module.text.size();
   result.argument_bytes = planned_argument_bytes(module, choice);
   result.flops = ours.stages[0].flops;
@@ -198,16 +199,17 @@ XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& rec
   }
   read_out_of_memory(result, fit::subject_text(recipe));
   if (result.failure || !result.report.unread.empty()) return result;
-  result.collectives = compare_collectives(result.report.collectives, compile::collective_report(ours, recipe, plan),
-                                           recipe.train.micro_steps, ours.mesh);
+  result.collectives = compare_collectives(
+      result.report.collectives, compile::collective_report(ours, planned.plan(), plan::changes_to(planned.recipe())),
+      recipe.train.micro_steps, ours.mesh);
   return result;
 }
 
 #else
 
-XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
-                              const compile::Compiled&, const compile::Options&) {
-  runtime::target_for(recipe, plan.parallel.mesh);  // says that this build has no XLA lane
+XlaCompilation compile_on_xla(const XlaChoice& choice, const plan::PlannedRecipe& planned, const compile::Compiled&,
+                              const compile::Options&) {
+  target_of(planned);  // says that this build has no XLA lane
   return {.choice = choice, .report = {}, .collectives = {}, .out_of_memory = {}, .failure = {}};
 }
 

@@ -19,7 +19,7 @@
 #include "megacpp/machine/plugins/plugin_places.h"
 #include "megacpp/machine/xla/pjrt/compile_report.h"
 #include "megacpp/program/compile/compile.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/recipe.h"
 
 namespace CLI {
@@ -56,12 +56,11 @@ struct XlaChoice {
 /// E1501 no plugin, E1504 another number of chips than the target has, E1506 a
 /// target that is no TPU's, E1507 flags, E1601 and E1602 no such slice. A target takes the plugin tpu unless the recipe
 /// names another.
-XlaChoice choose_xla(const recipe::Recipe& recipe, const plan::Plan& plan, const XlaFlags& flags);
+XlaChoice choose_xla(const plan::PlannedRecipe& planned, const XlaFlags& flags);
 
 /// The step with our own collectives, whatever xla.placement says: what XLA's are compared with. Dumped where it
 /// is what XLA gets.
-compile::Compiled compile_our_placement(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                        const compile::Options& options = {});
+compile::Compiled compile_our_placement(const plan::PlannedRecipe& planned, const compile::Options& options = {});
 
 struct XlaCompilation {
   XlaChoice choice;
@@ -82,7 +81,7 @@ void read_out_of_memory(XlaCompilation& result, const std::string& subject);
 
 /// `ours` is compile_our_placement's. `options.dump_dir` gets what passes left of what is compiled, the module's text
 /// last. E1505 for what XLA cannot run.
-XlaCompilation compile_on_xla(const XlaChoice& choice, const recipe::Recipe& recipe, const plan::Plan& plan,
+XlaCompilation compile_on_xla(const XlaChoice& choice, const plan::PlannedRecipe& planned,
                               const compile::Compiled& ours, const compile::Options& options = {});
 
 /// That the rules by which plans for the slice's chip know its compiler are of another build than the one that was

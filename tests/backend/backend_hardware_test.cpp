@@ -141,7 +141,7 @@ TEST(BackendHardwareTest, OnGpusXlaHasItsPoolAlone) {
   const auto limit = [&](const char* hardware, const char* backend, int64_t sharers = 1) {
     const recipe::Recipe recipe = test_recipe({backend, "train.precision=bf16"});
     const runtime::FoundHardware found{.slice = hw::parse_target(hardware), .sharers = sharers};
-    return launch::assumptions_for(recipe, found, none, runtime::mesh_here(runtime::run_request(recipe), 1))
+    return launch::assumptions_for(recipe, found, none, runtime::mesh_here(recipe::run_request(recipe), 1))
         .slice.chip.usable_bytes;
   };
   const int64_t usable = hw::parse_target("h200:1").chip.usable_bytes;
@@ -188,7 +188,7 @@ TEST(BackendHardwareTest, OfStepsInLoopsOnAGpuLessIsKnown) {
     const std::vector<std::string> settings = {"backend=xla", "train.precision=bf16", loops};
     const recipe::Recipe dense = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", settings);
     const auto assumptions = launch::assumptions_for(dense, hw::parse_target("h200:1"), none);
-    return base::text_of(recipe::recompute_level(fit::make_estimate(dense, assumptions).recipe, 'E'));
+    return base::text_of(recipe::recompute_level(fit::make_estimate(dense, assumptions).recipe(), 'E'));
   };
   EXPECT_EQ(level_of_e("xla.loops=auto"), "selective") << "which costs no time";
   EXPECT_EQ(level_of_e("xla.loops=on"), "none");
@@ -218,25 +218,25 @@ TEST(BackendHardwareTest, OfDroplessExpertsNoRuleSaysWhatIsReserved) {
 TEST(BackendHardwareTest, DevicesThatNobodyDescribesHaveNoLimitAndNoRates) {
   const runtime::Backend& xla = runtime::backend_named("xla");
   const recipe::Recipe cuda = test_recipe({"backend=xla", "xla.plugin=cuda", "layout.data_parallel=2"});
-  EXPECT_EQ(xla.free_bytes(runtime::run_request(cuda)), std::nullopt);
-  const runtime::FoundHardware found = xla.find_hardware(runtime::run_request(cuda), {});
+  EXPECT_EQ(xla.free_bytes(recipe::run_request(cuda)), std::nullopt);
+  const runtime::FoundHardware found = xla.find_hardware(recipe::run_request(cuda), {});
   EXPECT_EQ(found.slice.name, "cuda:2");
   EXPECT_FALSE(found.has_rates);
   launch::UsersCatalog none({.none = true}, catalog::Access::read);
   const fit::Estimate estimate = fit::make_estimate(
-      cuda, launch::assumptions_for(cuda, found, none, runtime::mesh_here(runtime::run_request(cuda), 2)));
+      cuda, launch::assumptions_for(cuda, found, none, runtime::mesh_here(recipe::run_request(cuda), 2)));
   EXPECT_EQ(estimate.fit.worst().limit, std::nullopt);
   EXPECT_EQ(estimate.fit.worst().free_bytes(), std::nullopt);
   EXPECT_TRUE(estimate.fit.fits());
   EXPECT_EQ(estimate.time.seconds(), 0);
 
   const recipe::Recipe described = test_recipe({"backend=xla", "xla.plugin=cuda", "hardware.target=h200:2"});
-  EXPECT_EQ(xla.find_hardware(runtime::run_request(described), {}).slice.name, "h200:2");
-  EXPECT_TRUE(xla.find_hardware(runtime::run_request(described), {}).has_rates);
+  EXPECT_EQ(xla.find_hardware(recipe::run_request(described), {}).slice.name, "h200:2");
+  EXPECT_TRUE(xla.find_hardware(recipe::run_request(described), {}).has_rates);
 }
 
 runtime::FoundHardware found_by_name(const recipe::Recipe& recipe, const std::string& device_name) {
-  return runtime::backend_named("xla").find_hardware(runtime::run_request(recipe), {.device_name = device_name});
+  return runtime::backend_named("xla").find_hardware(recipe::run_request(recipe), {.device_name = device_name});
 }
 
 TEST(BackendHardwareTest, DevicesAreTheChipThatTheyCallThemselves) {
@@ -277,7 +277,7 @@ TEST(BackendHardwareTest, OnlyDevicesOfTheCudaPluginAreAskedForTheirName) {
   EXPECT_FALSE(runtime::backend_named("cpu").device_name);
   const runtime::Backend& xla = runtime::backend_named("xla");
   for (const char* plugin : {"cpu", "tpu"})
-    EXPECT_EQ(xla.device_name(runtime::run_request(test_recipe({"backend=xla", std::string("xla.plugin=") + plugin}))),
+    EXPECT_EQ(xla.device_name(recipe::run_request(test_recipe({"backend=xla", std::string("xla.plugin=") + plugin}))),
               "");
   const recipe::Recipe host = test_recipe({"backend=xla", "xla.plugin=cpu", "layout.data_parallel=2"});
   EXPECT_EQ(found_by_name(host, "NVIDIA H200").slice.name, "host:2");
@@ -289,8 +289,8 @@ TEST(BackendHardwareTest, ARunOnAnH200TakesWhatWasMeasuredToBeFreeThere) {
   launch::UsersCatalog none({.none = true}, catalog::Access::read);
   const auto level_on = [&](const char* device_name) {
     const fit::Assumptions assumptions = launch::assumptions_for(dense, found_by_name(dense, device_name), none,
-                                                                 runtime::mesh_here(runtime::run_request(dense), 1));
-    return base::text_of(recipe::recompute_level(fit::make_estimate(dense, assumptions).recipe, 'E'));
+                                                                 runtime::mesh_here(recipe::run_request(dense), 1));
+    return base::text_of(recipe::recompute_level(fit::make_estimate(dense, assumptions).recipe(), 'E'));
   };
   EXPECT_EQ(level_on("NVIDIA H200"), "selective");
   EXPECT_EQ(level_on("NVIDIA H100 80GB HBM3"), "none");
@@ -305,7 +305,7 @@ TEST(BackendHardwareTest, APlanGoesByTheRatesOfItsLane) {
     const recipe::Recipe recipe = test_recipe({"backend=" + backend, "train.precision=bf16"});
     const double named = launch::slice_named("h200:1", backend).chip.reached.traffic;
     const fit::Assumptions assumptions = launch::assumptions_for(recipe, {.slice = hw::parse_target("h200:1")}, none,
-                                                                 runtime::mesh_here(runtime::run_request(recipe), 1));
+                                                                 runtime::mesh_here(recipe::run_request(recipe), 1));
     EXPECT_EQ(assumptions.slice.chip.reached.traffic, named) << backend;
     return named;
   };
@@ -323,7 +323,7 @@ TEST(BackendHardwareTest, APlanHasTheAttentionThatTheRecipeAsksXlaFor) {
         test_recipe({"backend=xla", "train.precision=bf16", "train.sequence=1024", "model.pattern=A", "model.depth=1",
                      std::string("xla.attention=") + attention});
     const fit::Assumptions assumptions = launch::assumptions_for(recipe, {.slice = hw::parse_target("h200:1")}, none,
-                                                                 runtime::mesh_here(runtime::run_request(recipe), 1));
+                                                                 runtime::mesh_here(recipe::run_request(recipe), 1));
     return fit::make_estimate(recipe, assumptions).fit.worst().needed();
   };
   EXPECT_GT(needed("blocked"), needed("fused"));
@@ -335,7 +335,7 @@ TEST(BackendHardwareTest, APlanForOurOwnKernelsOnAGpuIsWhatRuns) {
   const auto first_offsets = [&](const char* backend) {
     const recipe::Recipe recipe = test_recipe({std::string("backend=") + backend, "train.precision=bf16"});
     const fit::Assumptions assumptions = launch::assumptions_for(recipe, {.slice = hw::parse_target("h200:1")}, none,
-                                                                 runtime::mesh_here(runtime::run_request(recipe), 1));
+                                                                 runtime::mesh_here(recipe::run_request(recipe), 1));
     return fit::make_estimate(recipe, assumptions).worst_memory().programs.front().value_offset.size();
   };
   EXPECT_EQ(first_offsets("xla"), 0U);
@@ -346,7 +346,7 @@ TEST(BackendHardwareTest, ChipsOfAProcessShareItsMachine) {
   const recipe::Recipe recipe = test_recipe({"layout.data_parallel=8"});
   const runtime::Backend& cpu = runtime::backend_named("cpu");
   const auto share = [&](int64_t local) {
-    return cpu.find_hardware(runtime::run_request(recipe), {.free_bytes = 1 << 30, .local_chips = local}).slice;
+    return cpu.find_hardware(recipe::run_request(recipe), {.free_bytes = 1 << 30, .local_chips = local}).slice;
   };
   EXPECT_EQ(share(8).chip.usable_bytes, (1 << 30) / 8);
   EXPECT_EQ(share(2).chip.usable_bytes, (1 << 30) / 2);
@@ -363,8 +363,8 @@ TEST(BackendHardwareTest, AHostIsAsFastAsTheProbeOfItsBackendSays) {
 
 TEST(BackendHardwareTest, WordsOfItsOwnSettingsStandInSignatures) {
   const runtime::Backend& xla = runtime::backend_named("xla");
-  EXPECT_EQ(xla.features(runtime::run_request(test_recipe())), (std::vector<std::string>{"placement=megacpp"}));
-  EXPECT_EQ(xla.features(runtime::run_request(test_recipe(
+  EXPECT_EQ(xla.features(recipe::run_request(test_recipe())), (std::vector<std::string>{"placement=megacpp"}));
+  EXPECT_EQ(xla.features(recipe::run_request(test_recipe(
                 {"xla.placement=xla", "xla.attention=blocked", "xla.loops=off", "xla.flags=[cuda-overlap]"}))),
             (std::vector<std::string>{"placement=xla", "attention=blocked", "loops=off", "flag=cuda-overlap"}));
 }
@@ -372,7 +372,7 @@ TEST(BackendHardwareTest, WordsOfItsOwnSettingsStandInSignatures) {
 // What is learnt under one spelling of the same program is known under the other.
 TEST(BackendHardwareTest, SignaturesHaveLoopsAsTheyAreResolved) {
   const auto features = [](const std::vector<std::string>& settings) {
-    return runtime::backend_named("xla").features(runtime::run_request(test_recipe(settings)));
+    return runtime::backend_named("xla").features(recipe::run_request(test_recipe(settings)));
   };
   EXPECT_EQ(features({"xla.loops=on"}), features({"xla.loops=auto"}));
   EXPECT_NE(features({"xla.loops=off"}), features({"xla.loops=auto"}));
@@ -384,23 +384,23 @@ TEST(BackendHardwareTest, SignaturesHaveLoopsAsTheyAreResolved) {
 TEST(BackendHardwareTest, CudaPlansForTheCardByItsNameAndForGpusThatAreNotHere) {
   const runtime::Backend& cuda = runtime::backend_named("cuda");
   const recipe::Recipe one = test_recipe({"backend=cuda"});
-  const runtime::FoundHardware named = cuda.find_hardware(runtime::run_request(one), {.device_name = "NVIDIA H200"});
+  const runtime::FoundHardware named = cuda.find_hardware(recipe::run_request(one), {.device_name = "NVIDIA H200"});
   EXPECT_EQ(named.slice.name, "h200:1");
   EXPECT_TRUE(named.has_rates);
   EXPECT_NE(named.note.find("call themselves NVIDIA H200"), std::string::npos) << named.note;
   const runtime::FoundHardware unknown =
-      cuda.find_hardware(runtime::run_request(test_recipe({"backend=cuda", "layout.data_parallel=2"})), {});
+      cuda.find_hardware(recipe::run_request(test_recipe({"backend=cuda", "layout.data_parallel=2"})), {});
   EXPECT_EQ(unknown.slice.name, "cuda:2");
   EXPECT_EQ(unknown.slice.chip.usable_bytes, 0);
   EXPECT_FALSE(unknown.has_rates);
   const recipe::Recipe described = test_recipe({"backend=cuda", "hardware.target=h100:4"});
-  EXPECT_EQ(cuda.find_hardware(runtime::run_request(described), {.device_name = "NVIDIA H200"}).slice.name, "h100:4");
+  EXPECT_EQ(cuda.find_hardware(recipe::run_request(described), {.device_name = "NVIDIA H200"}).slice.name, "h100:4");
   EXPECT_EQ(fit::to_text(launch::lane_on(named.slice, one)), "cuda h200");
 }
 
 TEST(BackendHardwareTest, CudaTargetsAreMadeWithoutAGpu) {
   const runtime::Backend& cuda = runtime::backend_named("cuda");
-  const schedule::Target target = cuda.target(runtime::run_request(test_recipe({"backend=cuda"})), {});
+  const schedule::Target target = cuda.target(recipe::run_request(test_recipe({"backend=cuda"})), {});
   EXPECT_EQ(target.name, "cuda");
   EXPECT_EQ(target.alignment, 256);
   EXPECT_EQ(cuda.estimates_with, "") << "the programs of an estimate are those that run";

@@ -44,10 +44,11 @@ recipe::Recipe small_recipe(const std::vector<std::string>& overrides) {
 ContractRun::ContractRun(recipe::Recipe recipe, const runtime::Backend& backend, Fetches fetches)
     : recipe_(std::move(recipe)),
       plan_(plan::make_plan(recipe_)),
-      compiled_(compile::compile_training(recipe_, plan_, runtime::target_on(backend, recipe_, plan_.parallel.mesh))) {
-  runtime::LoadOptions options = runtime::load_options(runtime::run_request(recipe_), compiled_.mesh.chips());
+      compiled_(compile::compile_training(
+          plan_, runtime::target_on(backend, recipe::run_request(recipe_), plan_.parallel.mesh))) {
+  runtime::LoadOptions options = runtime::load_options(recipe::run_request(recipe_), compiled_.mesh.chips());
   if (fetches == Fetches::experts) options.fetches = train::expert_fetches(compiled_);
-  executable_ = runtime::load_on(backend, recipe_, compiled_, options);
+  executable_ = runtime::load_on(backend, recipe::run_request(recipe_), compiled_, options);
   train::confirm_start(plan_, compiled_, *executable_);
   train::RunState(compiled_, *executable_).initialise_weights(static_cast<uint64_t>(recipe_.train.seed));
 }
@@ -97,7 +98,8 @@ void expect_step_contract(const recipe::Recipe& recipe, const runtime::Backend& 
   EXPECT_EQ(executable.fetch_f32("loss", 0).size(), 2U) << "one for each micro-step";
   EXPECT_EQ(executable.fetch_f32("grad_norm", 0).size(), 1U);
   problem_of(base::Code::E1203, [&] { executable.fetch("logits", 0); });
-  problem_of(base::Code::E1203, [&] { runtime::load_on(backend, recipe, run.compiled(), {.fetches = {"los"}}); });
+  problem_of(base::Code::E1203,
+             [&] { runtime::load_on(backend, recipe::run_request(recipe), run.compiled(), {.fetches = {"los"}}); });
   const runtime::Counters counters = executable.counters();
   EXPECT_EQ(counters.executions, 3);
   EXPECT_EQ(counters.compiles.size(), 1U);

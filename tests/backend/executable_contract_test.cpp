@@ -42,12 +42,10 @@ TEST(BackendListTest, AnUnknownBackendIsAnErrorWithThoseThereAre) {
 }
 
 TEST(BackendListTest, WhatABackendCannotRunIsRefusedWithItsReason) {
-  const recipe::Recipe recipe = small_recipe({"layout.pipeline_parallel=2"});
-  const base::Problem problem =
-      problem_of(base::Code::E1505, [&] { runtime::load_on(runtime::backend_named("xla"), recipe, {}, {}); });
+  const recipe::Recipe recipe = small_recipe({"backend=xla", "layout.pipeline_parallel=2"});
+  const base::Problem problem = problem_of(base::Code::E1505, [&] { runtime::backend_that_runs(recipe); });
   EXPECT_EQ(problem.where, "layout.pipeline_parallel: 2");
   EXPECT_NE(problem.next.find("set layout.pipeline_parallel: 1"), std::string::npos) << problem.next;
-  problem_of(base::Code::E1505, [&] { runtime::target_on(runtime::backend_named("xla"), recipe, ir::Mesh()); });
 }
 
 TEST(ExecutableContractTest, StateOnTheCpuBackend) {

@@ -44,8 +44,9 @@ recipe::Recipe recipe_of(const Row& row, bool is_set) {
 // All that a backend gets of the compiler.
 std::string programs_of(const recipe::Recipe& recipe) {
   const plan::Plan plan = plan::make_plan(recipe);
-  const compile::Compiled compiled =
-      compile::compile_training(recipe, plan, runtime::target_for(recipe, plan.parallel.mesh));
+  const compile::Compiled compiled = compile::compile_training(
+      plan,
+      runtime::target_on(runtime::backend_named(recipe.backend), recipe::run_request(recipe), plan.parallel.mesh));
   std::string text;
   for (const compile::StagePrograms& stage : compiled.stages) {
     for (const compile::Program& program : stage.programs) text += ir::print(program.graph);

@@ -87,18 +87,18 @@ runtime::Backend reference_backend() {
           },
           .runs_node_by_node = false,
           .target =
-              [](const runtime::RunRequest&, const runtime::TargetMesh&) {
+              [](const recipe::RunRequest&, const runtime::TargetMesh&) {
                 return schedule::Target{
                     .name = "reference",
                     .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
                     .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }};
               },
-          .load = [](const runtime::RunRequest&, const compile::Compiled& compiled,
+          .load = [](const recipe::RunRequest&, const compile::Compiled& compiled,
                      const runtime::LoadOptions& options) -> std::unique_ptr<runtime::Executable> {
             return std::make_unique<ReferenceExecutable>(compiled, options);
           },
-          .usable = [](const runtime::RunRequest&) { return base::Decision::yes(); },
-          .identity = [](const runtime::RunRequest&) { return std::string("reference"); }};
+          .usable = [](const recipe::RunRequest&) { return base::Decision::yes(); },
+          .identity = [](const recipe::RunRequest&) { return std::string("reference"); }};
 }
 
 }  // namespace megacpp::testing_support

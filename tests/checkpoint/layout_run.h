@@ -53,8 +53,8 @@ class LayoutRun {
   explicit LayoutRun(recipe::Recipe recipe, const runtime::Backend& backend = runtime::backend_named("cpu"))
       : recipe_(on_backend(std::move(recipe), backend)),
         compiled_(compile_for(recipe_, backend)),
-        run_(runtime::load_on(backend, recipe_, compiled_,
-                              runtime::load_options(runtime::run_request(recipe_), compiled_.mesh.chips()))) {}
+        run_(runtime::load_on(backend, recipe::run_request(recipe_), compiled_,
+                              runtime::load_options(recipe::run_request(recipe_), compiled_.mesh.chips()))) {}
 
   void draw_weights() { train::RunState(compiled_, *run_).initialise_weights(7); }
   void load(const checkpoint::Reader& reader) { train::load_state(reader, compiled_, *run_); }
@@ -89,7 +89,8 @@ class LayoutRun {
   }
   static compile::Compiled compile_for(const recipe::Recipe& recipe, const runtime::Backend& backend) {
     const plan::Plan plan = plan::make_plan(recipe);
-    return compile::compile_training(recipe, plan, runtime::target_on(backend, recipe, plan.parallel.mesh));
+    return compile::compile_training(plan,
+                                     runtime::target_on(backend, recipe::run_request(recipe), plan.parallel.mesh));
   }
 
   recipe::Recipe recipe_;

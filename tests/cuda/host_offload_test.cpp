@@ -197,7 +197,7 @@ TEST(CudaHostOffloadTest, AHostThatRefusesPinnedMemoryIsE2005) {
   const recipe::Recipe recipe = hybrid(kOffload);
   const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
   const base::Problem problem = problem_of(base::Code::E2005, [&] {
-    runtime::cuda::load(compiled, runtime::load_options(runtime::run_request(recipe), 1), gpu.parts());
+    runtime::cuda::load(compiled, runtime::load_options(recipe::run_request(recipe), 1), gpu.parts());
   });
   EXPECT_NE(problem.next.find("layout.offload: none"), std::string::npos) << problem.next;
   EXPECT_EQ(gpu.machine().allocated.size(), 0U);

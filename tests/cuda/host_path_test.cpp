@@ -278,7 +278,7 @@ TEST(CudaHostPathTest, APlanThatTheGpuCannotHoldIsE2001) {
   const recipe::Recipe recipe = hybrid();
   const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
   const base::Problem problem = problem_of(base::Code::E2001, [&] {
-    runtime::cuda::load(compiled, runtime::load_options(runtime::run_request(recipe), 1), gpu.parts());
+    runtime::cuda::load(compiled, runtime::load_options(recipe::run_request(recipe), 1), gpu.parts());
   });
   EXPECT_NE((problem.where + problem.got).find("NVIDIA H200"), std::string::npos) << problem.where << problem.got;
   EXPECT_EQ(gpu.machine().allocated.size(), 0U);
@@ -288,9 +288,8 @@ TEST(CudaHostPathTest, APlanThatTheGpuCannotHoldIsE2001) {
 base::Problem refusal_on(const StandInGpu& gpu, base::Code code) {
   const recipe::Recipe recipe = hybrid();
   const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
-  base::Problem problem = problem_of(code, [&] {
-    runtime::cuda::load(compiled, runtime::load_options(runtime::run_request(recipe), 1), gpu.parts());
-  });
+  base::Problem problem = problem_of(
+      code, [&] { runtime::cuda::load(compiled, runtime::load_options(recipe::run_request(recipe), 1), gpu.parts()); });
   EXPECT_EQ(gpu.machine().allocated.size(), 0U);
   EXPECT_EQ(gpu.machine().breaches, std::vector<std::string>());
   return problem;
@@ -362,7 +361,7 @@ TEST(CudaHostPathTest, AnotherGenerationOfCardIsE1508) {
   const recipe::Recipe recipe = hybrid();
   const compile::Compiled compiled = StandInRun::compile_for_gpus(recipe);
   const base::Problem problem = problem_of(base::Code::E1508, [&] {
-    runtime::cuda::load(compiled, runtime::load_options(runtime::run_request(recipe), 1), gpu.parts());
+    runtime::cuda::load(compiled, runtime::load_options(recipe::run_request(recipe), 1), gpu.parts());
   });
   EXPECT_NE(problem.got.find("8.0"), std::string::npos) << problem.got;
 }
@@ -374,7 +373,7 @@ TEST(CudaHostPathTest, ABuildWithoutDeviceCodeSaysWhichKernelItLacks) {
   runtime::cuda::LoadParts parts = gpu.parts();
   parts.find_cubin = [](std::string_view) { return std::span<const std::byte>(); };
   const base::Problem problem = problem_of(base::Code::E1505, [&] {
-    runtime::cuda::load(compiled, runtime::load_options(runtime::run_request(recipe), 1), parts);
+    runtime::cuda::load(compiled, runtime::load_options(recipe::run_request(recipe), 1), parts);
   });
   EXPECT_TRUE(problem.where.starts_with("kernel ")) << problem.where;
 }

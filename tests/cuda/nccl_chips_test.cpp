@@ -212,8 +212,8 @@ class NcclLoadTest : public NcclChipsTest {
       collectives::Transport transport = processes.transport(process);
       transport.properties.name = "threads";  // chips of another process are not virtual ones of this GPU
       const compile::Compiled compiled =
-          compile::compile_training(recipe, plan, runtime::cuda::cuda_target(kProcesses, transport));
-      runtime::LoadOptions options = runtime::load_options(runtime::run_request(recipe), kProcesses);
+          compile::compile_training(plan, runtime::cuda::cuda_target(kProcesses, transport));
+      runtime::LoadOptions options = runtime::load_options(recipe::run_request(recipe), kProcesses);
       options.transport = transport;
       options.wait_limit = std::chrono::seconds(20);
       try {

@@ -187,8 +187,7 @@ TEST(CudaPeerGpusTest, OneThreadReachesTheStateOfChipsOnEveryGpu) {
 
 /// Loads on such a machine.
 void load_on(const StandInGpu& gpu, const recipe::Recipe& recipe, const compile::Compiled& compiled) {
-  runtime::cuda::load(compiled, runtime::load_options(runtime::run_request(recipe), compiled.mesh.chips()),
-                      gpu.parts());
+  runtime::cuda::load(compiled, runtime::load_options(recipe::run_request(recipe), compiled.mesh.chips()), gpu.parts());
 }
 
 TEST(CudaPeerGpusTest, EachGpuHasRoomForItsOwnChipsAlone) {

@@ -36,7 +36,7 @@ class StandInRun {
   explicit StandInRun(const std::vector<std::string>& overrides = {}, bool profile = false, int devices = 1)
       : recipe_(hybrid(overrides)), compiled_(compile_for_gpus(recipe_)) {
     machine().devices = devices;
-    runtime::LoadOptions options = runtime::load_options(runtime::run_request(recipe_), compiled_.mesh.chips());
+    runtime::LoadOptions options = runtime::load_options(recipe::run_request(recipe_), compiled_.mesh.chips());
     options.profile = profile;
     options.wait_limit = std::chrono::seconds(20);
     executable_ = runtime::cuda::load(compiled_, options, gpu_.parts());
@@ -47,7 +47,7 @@ class StandInRun {
 
   static compile::Compiled compile_for_gpus(const recipe::Recipe& recipe) {
     const plan::Plan plan = plan::make_plan(recipe);
-    return compile::compile_training(recipe, plan, runtime::cuda::cuda_target(plan.parallel.mesh.chips()));
+    return compile::compile_training(plan, runtime::cuda::cuda_target(plan.parallel.mesh.chips()));
   }
 
   void step(runtime::StepMode mode = runtime::StepMode::plain) {

@@ -61,9 +61,8 @@ std::string trained_losses(const recipe::Recipe& recipe, const collectives::Tran
   const data::Batches batches(corpus, train::batch_options(recipe));
   const plan::Plan plan = plan::make_plan(recipe);
   const int64_t chips = plan.parallel.mesh.chips();
-  const compile::Compiled compiled =
-      compile::compile_training(recipe, plan, runtime::cuda::cuda_target(chips, transport));
-  runtime::LoadOptions options = runtime::load_options(runtime::run_request(recipe), chips);
+  const compile::Compiled compiled = compile::compile_training(plan, runtime::cuda::cuda_target(chips, transport));
+  runtime::LoadOptions options = runtime::load_options(recipe::run_request(recipe), chips);
   options.transport = transport;
   const std::unique_ptr<runtime::Executable> run = runtime::cuda::load(compiled, options);
   train::RunState(compiled, *run).initialise_weights(1);

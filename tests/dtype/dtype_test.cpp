@@ -141,7 +141,7 @@ std::vector<double> losses_of(const std::string& precision) {
           "}\n"
           "optimizer: {warmup_steps: 2, lr: 0.01}\nlayout: {data_parallel: 2, zero: 3}\n",
       "fifth.yaml");
-  const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(1));
+  const compile::Compiled compiled = compile::compile_training(plan::make_plan(recipe), runtime::cpu::cpu_target(1));
   const std::unique_ptr<runtime::Executable> executable = runtime::cpu::load(compiled, {.threads = 1});
   train::RunState(compiled, *executable).initialise_weights(7);
   data::TextCorpus corpus;

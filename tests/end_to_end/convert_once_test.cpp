@@ -60,8 +60,9 @@ INSTANTIATE_TEST_SUITE_P(Layouts, ConvertOnceTrainingTest,
 TEST_P(ConvertOnceTrainingTest, HasTheLossesOfConvertingInEveryMicroStep) {
   const recipe::Recipe recipe = hybrid_in_bf16(GetParam().settings);
   const schedule::Target target = runtime::cpu::cpu_target(1);
-  const compile::Compiled once = compile::compile_training(recipe, target);
-  const compile::Compiled each = compile::compile_training(recipe, target, {.without = {"convert_once"}});
+  const compile::Compiled once = compile::compile_training(plan::make_plan(recipe), target);
+  const compile::Compiled each =
+      compile::compile_training(plan::make_plan(recipe), target, {.without = {"convert_once"}});
   const auto converts = [](const compile::StagePrograms& chip) {
     return chip.has(compile::ProgramKind::convert_weights);
   };

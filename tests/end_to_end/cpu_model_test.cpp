@@ -178,7 +178,7 @@ TEST(CpuTrainingTest, TwoStepsEqualTheReference) {
   recipe::Recipe recipe;
   recipe.model = testing_support::small_models()[4];
   recipe.train = {.batch = 2, .sequence = 6, .micro_steps = 2, .steps = 2};
-  const compile::Compiled compiled = compile::compile_training(recipe, cpu_target(2));
+  const compile::Compiled compiled = compile::compile_training(plan::make_plan(recipe), cpu_target(2));
   const auto executable = load(compiled, {.threads = 2});
   Tensors state;
   for (const memory::StateSlot& slot : compiled.stages[0].memory.state) state[slot.name] = Tensor::zeros(slot.type);

@@ -64,7 +64,7 @@ class FaultInjectionTest : public testing::TestWithParam<FaultCase> {
  protected:
   FaultInjectionTest()
       : recipe_(recipe_of(GetParam().layout)),
-        compiled_(compile::compile_training(recipe_, runtime::cpu::cpu_target(1))),
+        compiled_(compile::compile_training(plan::make_plan(recipe_), runtime::cpu::cpu_target(1))),
         batches_(corpus_, {.batch = 4, .sequence = 16, .micro_steps = 2, .draw = {.seed = 7}}) {}
 
   // A minute is long enough for anything here, and soon enough for a chip that would hang.

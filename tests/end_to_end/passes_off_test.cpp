@@ -53,7 +53,7 @@ compile::Compiled compiled_without(const recipe::Recipe& recipe, const std::vect
   schedule::Target target = runtime::cpu::cpu_target(1);
   target.ops_per_byte = 2;
   target.full_rate_rows = recipe.train.sequence;
-  return compile::compile_training(recipe, target, {.without = passes});
+  return compile::compile_training(plan::make_plan(recipe), target, {.without = passes});
 }
 
 std::string text_of(const compile::Compiled& compiled) {

@@ -29,14 +29,14 @@ recipe::Recipe hybrid(const std::string& policy, const std::string& precision, i
 
 int64_t temporaries(const std::string& policy, int64_t depth) {
   const compile::Compiled compiled =
-      compile::compile_training(hybrid(policy, "f32", depth), runtime::cpu::cpu_target(2));
+      compile::compile_training(plan::make_plan(hybrid(policy, "f32", depth)), runtime::cpu::cpu_target(2));
   const compile::StagePrograms& chip = compiled.stages[0];
   return chip.memory.programs[chip.index_of(compile::ProgramKind::micro_step)].temporary_bytes;
 }
 
 std::vector<double> recompute_losses(const std::string& policy, const std::string& precision) {
   const recipe::Recipe recipe = hybrid(policy, precision, 12);
-  const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(2));
+  const compile::Compiled compiled = compile::compile_training(plan::make_plan(recipe), runtime::cpu::cpu_target(2));
   const data::TextCorpus corpus =
       data::load_text(std::vector<std::string>{std::string(MEGACPP_SOURCE_DIR) + "/LICENSE"});
   const data::Batches batches(
@@ -79,7 +79,7 @@ TEST(RecomputeTest, EveryShippedTinyRecipeMeasuresWhatItPlanned) {
     const std::vector<std::string> overrides = {"train.threads=2"};
     const recipe::Recipe recipe =
         recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/" + name + ".yaml", overrides);
-    const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(2));
+    const compile::Compiled compiled = compile::compile_training(plan::make_plan(recipe), runtime::cpu::cpu_target(2));
     const auto run = runtime::cpu::load(compiled, {.threads = 2});
     RunState(compiled, *run).initialise_weights(7);
     run->run_step(runtime::StepMode::plain);

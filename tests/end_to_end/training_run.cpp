@@ -29,7 +29,7 @@ data::TextCorpus small_corpus() {
 TrainingRun::TrainingRun(const recipe::Layout& layout, const collectives::Transport& transport,
                          const std::vector<int64_t>& limits)
     : recipe_(small_training_recipe(layout)),
-      compiled_(compile::compile_training(recipe_, runtime::cpu::cpu_target(1, transport))),
+      compiled_(compile::compile_training(plan::make_plan(recipe_), runtime::cpu::cpu_target(1, transport))),
       executable_(runtime::cpu::load(compiled_, {.threads = 1, .transport = transport, .limits = limits})),
       corpus_(small_corpus()) {
   state().initialise_weights(7);

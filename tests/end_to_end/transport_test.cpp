@@ -130,7 +130,7 @@ TEST(TransportTest, WorkspaceOfCollectivesIsPlannedAndHandedOver) {
 
 TEST(TransportTest, APlanForAnotherTransportIsRefused) {
   const recipe::Recipe recipe = small_training_recipe({.data_parallel = 2});
-  const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(1));
+  const compile::Compiled compiled = compile::compile_training(plan::make_plan(recipe), runtime::cpu::cpu_target(1));
   std::atomic<int64_t> calls = 0;
   const base::Problem problem = testing_support::problem_of(
       base::Code::E9001, [&] { runtime::cpu::load(compiled, {.transport = working_transport(calls)}); });
@@ -142,7 +142,7 @@ TEST(TransportTest, ACallThatNeedsAByteMoreThanItsPlanIsRefused) {
   std::atomic<int64_t> calls = 0;
   const recipe::Recipe recipe = small_training_recipe({.data_parallel = 2});
   const compile::Compiled compiled =
-      compile::compile_training(recipe, runtime::cpu::cpu_target(1, working_transport(calls, 100)));
+      compile::compile_training(plan::make_plan(recipe), runtime::cpu::cpu_target(1, working_transport(calls, 100)));
   const auto load = [&](int64_t per_member) {
     runtime::cpu::load(compiled, {.threads = 1, .transport = working_transport(calls, per_member)});
   };

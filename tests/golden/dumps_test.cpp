@@ -52,7 +52,7 @@ TEST_P(DumpsTest, EqualTheGoldenFiles) {
   const fs::path dumped = fs::temp_directory_path() / ("megacpp_golden_" + c.recipe + "_" + std::to_string(getpid()));
   fs::create_directories(dumped);
   const recipe::Recipe recipe = recipe::load(kSourceRoot / "recipes" / (c.recipe + ".yaml"), c.overrides);
-  compile::compile_training(recipe, runtime::cpu::cpu_target(2), {.dump_dir = dumped});
+  compile::compile_training(plan::make_plan(recipe), runtime::cpu::cpu_target(2), {.dump_dir = dumped});
   for (const std::string& dump : c.dumps) expect_golden(kGolden / c.recipe / dump, base::read_file(dumped / dump));
   fs::remove_all(dumped);
 }
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, MeshCollectivesTest, testing::ValuesIn(mesh_ca
 TEST_P(MeshCollectivesTest, EqualTheGoldenFiles) {
   const MeshCase& c = GetParam();
   const recipe::Recipe recipe = recipe::load(kSourceRoot / "recipes" / (c.recipe + ".yaml"), c.overrides);
-  const compile::Compiled compiled = compile::compile_training(recipe, runtime::cpu::cpu_target(2));
+  const compile::Compiled compiled = compile::compile_training(plan::make_plan(recipe), runtime::cpu::cpu_target(2));
   expect_golden(kGolden / "collectives" / (c.name + ".txt"), collectives_of(compiled));
 }
 

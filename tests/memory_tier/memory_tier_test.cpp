@@ -78,7 +78,7 @@ struct Trained {
 
 Trained trained(const std::string& offload) {
   const recipe::Recipe recipe = recipe_with(offload);
-  const compile::Compiled compiled = compile::compile_training(recipe, target_with_a_disk());
+  const compile::Compiled compiled = compile::compile_training(plan::make_plan(recipe), target_with_a_disk());
   const memory::MemoryPlan& plan = compiled.programs_of(0).memory;
   const auto away = plan.away.find(disk());
   const int64_t bytes = away == plan.away.end() ? 0 : away->second.bytes;
@@ -139,14 +139,16 @@ TEST(MemoryTierTest, WhatIsOffloadedIsPlannedAndMeasuredThere) {
 }
 
 TEST(MemoryTierTest, ReportsNameItAndHostsDoNotCountIt) {
-  const compile::Compiled compiled = compile::compile_training(recipe_with("optimizer"), target_with_a_disk());
+  const compile::Compiled compiled =
+      compile::compile_training(plan::make_plan(recipe_with("optimizer")), target_with_a_disk());
   const memory::MemoryPlan& plan = compiled.programs_of(0).memory;
   EXPECT_NE(memory::to_text(plan).find("in files of the host"), std::string::npos) << memory::to_text(plan);
   EXPECT_EQ(plan.of_host().bytes, 0);
 }
 
 TEST(MemoryTierTest, CopiesTakeTheRateOfItsLink) {
-  const compile::Compiled compiled = compile::compile_training(recipe_with("optimizer"), target_with_a_disk());
+  const compile::Compiled compiled =
+      compile::compile_training(plan::make_plan(recipe_with("optimizer")), target_with_a_disk());
   hw::Slice slice = hw::parse_target("h100:1");
   EXPECT_GT(fit::predict_step(compiled, slice, ir::DType::f32).unpriced_bytes, 0) << "its file has no such link";
   slice.chip.links.push_back({.name = "nvme", .scope = hw::LinkScope::node, .bytes_per_second = 5e9});

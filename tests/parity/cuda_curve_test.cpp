@@ -55,9 +55,10 @@ std::vector<double> losses_on(const std::string& backend_name, recipe::Recipe re
   const data::Batches batches(corpus, train::batch_options(recipe));
   const plan::Plan plan = plan::make_plan(recipe);
   const compile::Compiled compiled =
-      compile::compile_training(recipe, plan, runtime::target_on(backend, recipe, plan.parallel.mesh));
-  const std::unique_ptr<runtime::Executable> run = runtime::load_on(
-      backend, recipe, compiled, runtime::load_options(runtime::run_request(recipe), compiled.mesh.chips()));
+      compile::compile_training(plan, runtime::target_on(backend, recipe::run_request(recipe), plan.parallel.mesh));
+  const std::unique_ptr<runtime::Executable> run =
+      runtime::load_on(backend, recipe::run_request(recipe), compiled,
+                       runtime::load_options(recipe::run_request(recipe), compiled.mesh.chips()));
   train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   std::vector<double> losses;
   for (const train::StepReport& report : train::train({recipe, compiled, batches, *run}))

@@ -43,10 +43,11 @@ TrainedBits train_on_gpu(recipe::Recipe recipe, bool profile, const std::vector<
   const data::Batches batches(corpus, train::batch_options(recipe));
   const plan::Plan plan = plan::make_plan(recipe);
   const compile::Compiled compiled = compile::compile_training(
-      recipe, plan, runtime::target_on(cuda, recipe, plan.parallel.mesh), {.without = without});
-  runtime::LoadOptions options = runtime::load_options(runtime::run_request(recipe), compiled.mesh.chips());
+      plan, runtime::target_on(cuda, recipe::run_request(recipe), plan.parallel.mesh), {.without = without});
+  runtime::LoadOptions options = runtime::load_options(recipe::run_request(recipe), compiled.mesh.chips());
   options.profile = profile;
-  const std::unique_ptr<runtime::Executable> run = runtime::load_on(cuda, recipe, compiled, options);
+  const std::unique_ptr<runtime::Executable> run =
+      runtime::load_on(cuda, recipe::run_request(recipe), compiled, options);
   train::RunState(compiled, *run).initialise_weights(1);
   TrainedBits bits{.has_copies = compiled.stages[0].has(compile::ProgramKind::convert_weights),
                    .host_bytes = compiled.stages[0].memory.of_host().bytes};

@@ -49,13 +49,14 @@ GradientRun run_gradients(recipe::Recipe recipe, const runtime::Backend& backend
   const std::vector<model::ExpertLoad> loads = forward.expert_loads;
   for (const model::ExpertLoad& load : loads)
     forward.graph.add_output({.name = load.counts_name(), .value = load.counts});
-  const compile::Compiled compiled = compile::compile_gradients(
-      {.forward = std::move(forward), .plan = plan}, runtime::target_on(backend, recipe, plan.parallel.mesh));
-  runtime::LoadOptions options = runtime::load_options(runtime::run_request(recipe), 1);
+  const compile::Compiled compiled =
+      compile::compile_gradients({.forward = std::move(forward), .plan = plan},
+                                 runtime::target_on(backend, recipe::run_request(recipe), plan.parallel.mesh));
+  runtime::LoadOptions options = runtime::load_options(recipe::run_request(recipe), 1);
   for (const blocks::Parameter& parameter : compiled.parameters)
     if (parameter.trainable) options.fetches.push_back(optim::gradient_name(parameter.name));
   for (const model::ExpertLoad& load : loads) options.fetches.push_back(load.counts_name());
-  const auto run = runtime::load_on(backend, recipe, compiled, options);
+  const auto run = runtime::load_on(backend, recipe::run_request(recipe), compiled, options);
 
   train::RunState state(compiled, *run);
   state.initialise_weights(static_cast<uint64_t>(recipe.train.seed));

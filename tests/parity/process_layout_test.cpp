@@ -22,11 +22,11 @@ constexpr int64_t kMostChips = 4;  // of a process
 
 runtime::Backend cpu_over(const collectives::Transport& transport) {
   runtime::Backend backend = runtime::backend_named("cpu");
-  backend.target = [target = backend.target, transport](const runtime::RunRequest& request, runtime::TargetMesh mesh) {
+  backend.target = [target = backend.target, transport](const recipe::RunRequest& request, runtime::TargetMesh mesh) {
     mesh.transport = transport;
     return target(request, mesh);
   };
-  backend.load = [load = backend.load, transport](const runtime::RunRequest& request, const compile::Compiled& compiled,
+  backend.load = [load = backend.load, transport](const recipe::RunRequest& request, const compile::Compiled& compiled,
                                                   runtime::LoadOptions options) {
     options.transport = transport;
     return load(request, compiled, options);

@@ -116,9 +116,9 @@ TrainingRun train_recipe(recipe::Recipe recipe, const runtime::Backend& backend,
   const data::Batches batches(corpus, train::batch_options(recipe));
   const plan::Plan plan = plan::make_plan(recipe);
   const compile::Compiled compiled =
-      compile::compile_training(recipe, plan, runtime::target_on(backend, recipe, plan.parallel.mesh));
-  const auto run = runtime::load_on(backend, recipe, compiled,
-                                    runtime::load_options(runtime::run_request(recipe), compiled.mesh.chips()));
+      compile::compile_training(plan, runtime::target_on(backend, recipe::run_request(recipe), plan.parallel.mesh));
+  const auto run = runtime::load_on(backend, recipe::run_request(recipe), compiled,
+                                    runtime::load_options(recipe::run_request(recipe), compiled.mesh.chips()));
   train::confirm_start(plan, compiled, *run);
   train::RunState state(compiled, *run);
   state.initialise_weights(static_cast<uint64_t>(recipe.train.seed));

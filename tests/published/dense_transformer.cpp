@@ -31,7 +31,7 @@ recipe::Recipe dense_transformer(const Sizes& sizes, const recipe::Layout& layou
 }
 
 memory::MemoryPlan plan_of(const recipe::Recipe& recipe) {
-  return compile::compile_training(recipe, runtime::cpu::cpu_target(1)).largest().memory;
+  return compile::compile_training(plan::make_plan(recipe), runtime::cpu::cpu_target(1)).largest().memory;
 }
 
 int64_t bytes_of(const memory::MemoryPlan& plan, ir::Role role) {

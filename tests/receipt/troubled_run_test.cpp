@@ -102,11 +102,12 @@ std::set<std::string> reasons_with(const TroubleAt& trouble, const std::string& 
   const std::vector<std::string> text = {"data.text=[" + std::string(MEGACPP_SOURCE_DIR) + "/docs/errors.md]"};
   const recipe::Recipe recipe = recipe::parse(kRecipe, "a recipe", text);
   const plan::Plan plan = plan::make_plan(recipe);
-  schedule::Target target = runtime::target_on(runtime::backend_named("cpu"), recipe, plan.parallel.mesh);
+  schedule::Target target =
+      runtime::target_on(runtime::backend_named("cpu"), recipe::run_request(recipe), plan.parallel.mesh);
   target.runs = [runs = target.runs, lacking](std::string_view op, const ops::NodeView& view) {
     return op == lacking ? base::Decision::no("no kernel in this test") : runs(op, view);
   };
-  const compile::Compiled compiled = compile::compile_training(recipe, plan, target);
+  const compile::Compiled compiled = compile::compile_training(plan, target);
   receipt::Receipt receipt;
   receipt.header.versions.code = "this one";
   receipt.ending.kind = receipt::EndingKind::finished;

@@ -49,7 +49,7 @@ TEST(RungTest, TheLadderTakesIt) {
   const recipe::Recipe recipe = recipe_with({"ladder.rungs=[steps]", "hardware.limit=" + std::to_string(limit) + "B"});
   const LadderPath path = walk_ladder(estimate_here(recipe), estimate_here);
   ASSERT_TRUE(path.found) << to_text(path);
-  EXPECT_EQ(path.found->recipe.train.sequence, 64);
+  EXPECT_EQ(path.found->recipe().train.sequence, 64);
   EXPECT_EQ(path.changes.at(0).key, "train.sequence");
   EXPECT_TRUE(path.changes_experiment) << "its record says so";
   EXPECT_EQ(path.attempts.at(0).name, "steps");

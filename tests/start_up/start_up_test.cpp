@@ -66,7 +66,7 @@ class StartUpTest : public testing::TestWithParam<Case> {
   StartUpTest()
       : recipe_(recipe_of(GetParam().layout)),
         plan_(plan::make_plan(recipe_)),
-        compiled_(compile::compile_training(recipe_, plan_, runtime::cpu::cpu_target(1))) {
+        compiled_(compile::compile_training(plan_, runtime::cpu::cpu_target(1))) {
     for (const blocks::Parameter& parameter : compiled_.parameters) {
       const ir::Sharding stored = plan::spec_of(plan_, parameter).stored;
       const auto bytes = [](const ir::Shape& shape) { return 4 * ir::num_elements(shape); };
@@ -110,7 +110,7 @@ TEST(AbstractTest, CompilingHoldsNoTensor) {
   huge.model.hidden = 8192;  // 16 GiB of embedding
   const auto peak = [](const recipe::Recipe& recipe) {
     const HeapWatch heap;
-    compile::compile_training(recipe, runtime::cpu::cpu_target(1));
+    compile::compile_training(plan::make_plan(recipe), runtime::cpu::cpu_target(1));
     EXPECT_LT(heap.largest_bytes(), kMiB);
     return heap.peak_bytes();
   };
@@ -158,7 +158,7 @@ class ConfirmStartTest : public testing::Test {
     recipe_ = testing_support::hybrid_recipe();
     recipe_.layout = layout;
     plan_ = plan::make_plan(recipe_);
-    compiled_ = compile::compile_training(recipe_, plan_, runtime::cpu::cpu_target(1));
+    compiled_ = compile::compile_training(plan_, runtime::cpu::cpu_target(1));
     run_ = runtime::cpu::load(compiled_, {.threads = 1});
   }
 

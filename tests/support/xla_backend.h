@@ -15,10 +15,10 @@ namespace megacpp::testing_support {
 /// folder keeps what was compiled.
 inline runtime::Backend xla_backend(emit::Placement placement, const std::filesystem::path& cache = {}) {
   runtime::Backend backend = runtime::backend_named("xla");
-  backend.target = [placement](const runtime::RunRequest&, const runtime::TargetMesh&) {
+  backend.target = [placement](const recipe::RunRequest&, const runtime::TargetMesh&) {
     return runtime::pjrt::xla_target(placement);
   };
-  backend.load = [placement, cache](const runtime::RunRequest& request, const compile::Compiled& compiled,
+  backend.load = [placement, cache](const recipe::RunRequest& request, const compile::Compiled& compiled,
                                     const runtime::LoadOptions& options) {
     return runtime::pjrt::load(compiled,
                                {.placement = placement,

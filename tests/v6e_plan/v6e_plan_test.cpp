@@ -104,7 +104,7 @@ const memory::MemoryPlan& memory_of(const Recorded& row) { return row.estimate.c
 void arguments_are_within_a_thousandth(const std::vector<Recorded>& rows) {
   const hw::Chip chip = hw::find_chip("v6e");
   for (const Recorded& row : rows)
-    EXPECT_NEAR(static_cast<double>(argument_bytes(memory_of(row), row.estimate.recipe, chip).total()) / row.argument,
+    EXPECT_NEAR(static_cast<double>(argument_bytes(memory_of(row), row.estimate.recipe(), chip).total()) / row.argument,
                 1, 1e-3)
         << row.row;
 }
@@ -126,7 +126,7 @@ void planned_peaks_are_within_a_quarter(const std::vector<Recorded>& rows) {
 std::vector<catalog::Sample> samples_of(const std::vector<Recorded>& rows) {
   std::vector<catalog::Sample> samples;
   for (const Recorded& row : rows)
-    samples.push_back({.signature = signature_of(row.estimate.recipe, row.estimate.fit.hardware),
+    samples.push_back({.signature = signature_of(row.estimate.recipe(), row.estimate.fit.hardware),
                        .at = "2026-11-15T00:00:00Z",
                        .lane = "xla v6e",
                        .quantity = catalog::kPeakBytes,
@@ -163,7 +163,7 @@ void print_table(const std::vector<Recorded>& rows, const std::vector<catalog::S
   fmt::print("| --- | --- | --- | --- | --- | --- | --- |\n");
   for (size_t i = 0; i < rows.size(); ++i) {
     const Recorded& row = rows[i];
-    const auto arguments = static_cast<double>(argument_bytes(memory_of(row), row.estimate.recipe, chip).total());
+    const auto arguments = static_cast<double>(argument_bytes(memory_of(row), row.estimate.recipe(), chip).total());
     fmt::print("| {} | {:.4f} | {:.3f} | {:.2f} | {:.3f} | {:.3f} | {} |\n", row.row, arguments / row.argument,
                row.estimate.compiled.stages[0].flops / row.flops.value(), row.peak / kGiB,
                judged.judged[i].predicted / row.peak, judged.judged[i].corrected / row.peak,
@@ -196,13 +196,13 @@ struct PlanErrors {
   void add(const Recorded& row, const hw::Chip& chip) {
     const auto off = [](double planned, double said) { return std::abs(planned / said - 1); };
     const ChipGroup& worst = row.estimate.fit.worst();
-    const ArgumentBytes planned = argument_bytes(memory_of(row), row.estimate.recipe, chip);
+    const ArgumentBytes planned = argument_bytes(memory_of(row), row.estimate.recipe(), chip);
     planned_peak.push_back(off(static_cast<double>(worst.planned), row.peak));
-    if (row.expected && recipe::has_block_loops(row.estimate.recipe)) {
+    if (row.expected && recipe::has_block_loops(row.estimate.recipe())) {
       peak.push_back(off(static_cast<double>(row.expected->alive()), row.peak));
       need.push_back(off(static_cast<double>(row.expected->total()), row.reserved() + row.code));
     }
-    if (row.flops && row.estimate.recipe.xla.placement == recipe::XlaPlacement::megacpp)
+    if (row.flops && row.estimate.recipe().xla.placement == recipe::XlaPlacement::megacpp)
       flops.push_back(off(row.estimate.compiled.stages[0].flops, *row.flops));
     arguments.push_back(off(static_cast<double>(planned.total()), row.argument));
     reserved.push_back(row.reserved() / static_cast<double>(worst.planned));
@@ -293,11 +293,13 @@ void models_and_meshes_are_there(const std::vector<Recorded>& rows) {
   EXPECT_GE(rows.size(), 29u);
   for (const char* model : {"nam52-1b", "nam56r-1b"})
     for (const char* slice : {"v6e:2x2", "v6e:2x4", "v6e:4x4", "v6e:16x16"})
-      EXPECT_TRUE(std::ranges::any_of(
-          rows,
-          [&](const Recorded& row) { return row.estimate.recipe.name == model && row.estimate.fit.hardware == slice; }))
+      EXPECT_TRUE(std::ranges::any_of(rows,
+                                      [&](const Recorded& row) {
+                                        return row.estimate.recipe().name == model &&
+                                               row.estimate.fit.hardware == slice;
+                                      }))
           << model << " on " << slice;
-  EXPECT_TRUE(std::ranges::any_of(rows, [](const Recorded& row) { return row.estimate.recipe.name == "nam56r"; }))
+  EXPECT_TRUE(std::ranges::any_of(rows, [](const Recorded& row) { return row.estimate.recipe().name == "nam56r"; }))
       << "nam56r at full size";
 }
 
@@ -368,7 +370,7 @@ TEST(V6ePlanTest, PlacedStepsAreWithinWhatIsExpected) {
   std::vector<double> made;  // unrolled tuning rows that were not drawn
   for (const base::Json& json : golden_rows("v6e_placed_steps.jsonl")) {
     const Estimate estimate = estimate_of(json);
-    PlacedErrors& errors = recipe::has_block_loops(estimate.recipe) ? looped : unrolled;
+    PlacedErrors& errors = recipe::has_block_loops(estimate.recipe()) ? looped : unrolled;
     const std::string split = split_of(json);
     const double error = placed_error(json, estimate, split);
     const bool is_made = &errors == &unrolled && !text(json["row"]).starts_with("unrolled-");
@@ -404,7 +406,7 @@ TEST(V6ePlanTest, LayoutsDrawnAtRandomReserveWhatIsExpected) {
   for (const base::Json& json : golden_rows("v6e_drawn_steps.jsonl")) {
     const Estimate estimate = estimate_of(json);
     const double error = placed_error(json, estimate, "drawn");
-    (is_small(json) ? small : recipe::has_block_loops(estimate.recipe) ? looped : unrolled).push_back(error);
+    (is_small(json) ? small : recipe::has_block_loops(estimate.recipe()) ? looped : unrolled).push_back(error);
   }
   print_errors("in loops, drawn", looped);
   print_errors("unrolled, drawn", unrolled);
@@ -427,7 +429,7 @@ TEST(V6ePlanTest, LongSequencesReserveWhatIsExpected) {
     const Estimate estimate = estimate_of(json);
     const bool is_drawn = text(json["row"]).starts_with("drawn");
     const double error = placed_error(json, estimate, is_drawn ? "drawn" : "tuning");
-    (!recipe::has_block_loops(estimate.recipe) ? unrolled : is_drawn ? drawn : chosen).push_back(error);
+    (!recipe::has_block_loops(estimate.recipe()) ? unrolled : is_drawn ? drawn : chosen).push_back(error);
   }
   print_errors("8k to 32k tokens in loops, drawn", drawn);
   print_errors("8k to 32k tokens in loops, chosen", chosen);

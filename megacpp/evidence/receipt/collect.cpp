@@ -44,7 +44,7 @@ std::vector<std::string> flags_of(const launch::Launch& launch) {
   const runtime::Backend& backend = backend_of(launch);
   std::vector<std::string> flags;
   if (!backend.settings_json) return flags;
-  const base::Json settings = backend.settings_json(runtime::run_request(launch.recipe()));
+  const base::Json settings = backend.settings_json(recipe::run_request(launch.recipe()));
   for (const auto& [name, value] : settings.items()) flags.push_back(name + "=" + base::to_text(value));
   return flags;
 }

@@ -13,6 +13,7 @@
 #include "megacpp/hardware/fit/step_time.h"
 #include "megacpp/program/compile/compile.h"
 #include "megacpp/program/memory/chip_fit.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/block_types.h"
 #include "megacpp/program/recipe/recompute.h"
 
@@ -109,7 +110,8 @@ const AutoRecompute::Cost& AutoRecompute::cost_of(Letter& letter) {
   Cost& cost = letter.cost.emplace();
   for (size_t level = 0; level < kRecomputeLevels.size(); ++level) {
     const Recipe twin = one_block(recipe_, letter.name, kRecomputeLevels[level]);
-    const compile::Compiled compiled = compile::compile_training(twin, target, {.verify = compile::Verify::result});
+    const compile::Compiled compiled =
+        compile::compile_training(plan::PlannedRecipe(twin).plan(), target, {.verify = compile::Verify::result});
     cost.seconds[level] = predict_step(compiled, assumptions_, twin.train.precision).seconds();
     cost.bytes[level] = activation_bytes(compiled.largest().memory);
   }

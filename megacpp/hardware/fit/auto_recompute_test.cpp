@@ -79,7 +79,7 @@ TEST(AutoRecomputeTest, AGainOfAPercentAndMoreIsNamed) {
 TEST(AutoRecomputeTest, OnAHostNothingIsFreeAndTheReasonIsSaid) {
   const Assumptions assumptions = on("host:1");
   const Estimate estimate = make_estimate(shipped("nam52-tiny"), assumptions);
-  EXPECT_EQ(recipe::recompute_level(estimate.recipe, 'A'), recipe::RecomputeLevel::none);
+  EXPECT_EQ(recipe::recompute_level(estimate.recipe(), 'A'), recipe::RecomputeLevel::none);
   EXPECT_EQ(to_text(estimate.recompute),
             "A, E none (the plan needs no more; whether more would cost time was not measured here)");
   EXPECT_EQ(recipe::recompute_level(estimate.requested(), 'A'), recipe::RecomputeLevel::automatic);
@@ -91,8 +91,8 @@ TEST(AutoRecomputeTest, WhatTheRecipeSaysIsNeverChanged) {
   const Estimate estimate = make_estimate(shipped("nam52-tiny", given), assumptions);
   EXPECT_FALSE(estimate.fit.fits());
   EXPECT_TRUE(estimate.recompute.empty());
-  EXPECT_EQ(recipe::recompute_level(estimate.recipe, 'A'), recipe::RecomputeLevel::selective);
-  EXPECT_EQ(recipe::recompute_level(estimate.recipe, 'E'), recipe::RecomputeLevel::none);
+  EXPECT_EQ(recipe::recompute_level(estimate.recipe(), 'A'), recipe::RecomputeLevel::selective);
+  EXPECT_EQ(recipe::recompute_level(estimate.recipe(), 'E'), recipe::RecomputeLevel::none);
 }
 
 TEST(AutoRecomputeTest, APlanThatDoesNotFitTakesAsMuchAsItNeeds) {
@@ -109,7 +109,7 @@ TEST(AutoRecomputeTest, APlanThatDoesNotFitTakesAsMuchAsItNeeds) {
     EXPECT_LE(needed(estimate), before) << share;
     EXPECT_NE(to_text(estimate.recompute).find("does not fit with less"), std::string::npos);
     const Estimate again = make_estimate(recipe, on("host:1", limit));
-    EXPECT_EQ(again.recipe, estimate.recipe) << "the same hardware, the same answer";
+    EXPECT_EQ(again.recipe(), estimate.recipe()) << "the same hardware, the same answer";
     before = needed(estimate);
   }
   const Estimate hopeless = make_estimate(recipe, on("host:1", full - 1));
@@ -163,7 +163,7 @@ TEST(AutoRecomputeTest, APlanIsRaisedUntilItSurelyFitsWhereThatCanBe) {
   EXPECT_NE(to_text(sure.recompute).find("only a compiler can tell whether the plan fits"), std::string::npos);
   EXPECT_EQ(close.fit.verdict(), FitVerdict::close);
   for (const char letter : {'A', 'E'})
-    EXPECT_EQ(recipe::recompute_level(close.recipe, letter), recipe::RecomputeLevel::none);
+    EXPECT_EQ(recipe::recompute_level(close.recipe(), letter), recipe::RecomputeLevel::none);
 
   // Where not even all of it fits for sure, what is expected to fit costs no more time in vain.
   const int64_t little = most("full") - 1;

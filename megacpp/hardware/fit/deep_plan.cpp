@@ -158,7 +158,7 @@ bool add_estimates(const recipe::Recipe& recipe, const Assumptions& assumptions,
   for (size_t i = 0; i < times.size(); ++i) {
     const ShallowPlan& one = plan.shallow.plans[i];
     if (assumptions.has_rates) times[i] = predict_step(one.compiled, assumptions, recipe.train.precision);
-    const std::optional<ReservedBytes> found = reserved_bytes(one.recipe, one.plan, one.compiled, target, device);
+    const std::optional<ReservedBytes> found = reserved_bytes(one.planned, one.compiled, target, device);
     is_reserved = is_reserved && found.has_value();
     if (found) reserved[i] = *found;
   }
@@ -176,12 +176,11 @@ bool add_estimates(const recipe::Recipe& recipe, const Assumptions& assumptions,
 
 /// From the first depths at which all that is needed is on lines.
 template <typename AddMore>
-std::optional<DeepPlan> first_on_lines(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                       const schedule::Target& target, int64_t most_whole,
-                                       const std::function<void(std::string_view)>& after_pass,
+std::optional<DeepPlan> first_on_lines(const plan::PlannedRecipe& planned, const schedule::Target& target,
+                                       int64_t most_whole, const std::function<void(std::string_view)>& after_pass,
                                        const AddMore& add_more) {
-  for (auto depths = shallow_depths(recipe, plan, most_whole); depths; depths = deeper(*depths)) {
-    DeepPlan deep{.shallow = compile_shallow(recipe, *depths, target, after_pass), .compiled = {}};
+  for (auto depths = shallow_depths(planned.plan(), most_whole); depths; depths = deeper(*depths)) {
+    DeepPlan deep{.shallow = compile_shallow(planned.recipe(), *depths, target, after_pass), .compiled = {}};
     if (!have_same_stages(deep.shallow)) continue;
     std::optional<compile::Compiled> compiled = deep_compiled(deep.shallow, target);
     if (!compiled) continue;
@@ -193,16 +192,16 @@ std::optional<DeepPlan> first_on_lines(const recipe::Recipe& recipe, const plan:
 
 }  // namespace
 
-std::optional<DeepPlan> deep_plan(const recipe::Recipe& recipe, const plan::Plan& plan, const Assumptions& assumptions,
+std::optional<DeepPlan> deep_plan(const plan::PlannedRecipe& planned, const Assumptions& assumptions,
                                   const schedule::Target& target) {
-  return first_on_lines(recipe, plan, target, assumptions.most_planned_whole, assumptions.after_pass,
-                        [&](DeepPlan& deep) { return add_estimates(recipe, assumptions, target, deep); });
+  return first_on_lines(planned, target, assumptions.most_planned_whole, assumptions.after_pass,
+                        [&](DeepPlan& deep) { return add_estimates(planned.recipe(), assumptions, target, deep); });
 }
 
-std::optional<DeepPlan> deep_memory_plan(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                         const schedule::Target& target, int64_t most_planned_whole,
+std::optional<DeepPlan> deep_memory_plan(const plan::PlannedRecipe& planned, const schedule::Target& target,
+                                         int64_t most_planned_whole,
                                          const std::function<void(std::string_view)>& after_pass) {
-  return first_on_lines(recipe, plan, target, most_planned_whole, after_pass, [](DeepPlan&) { return true; });
+  return first_on_lines(planned, target, most_planned_whole, after_pass, [](DeepPlan&) { return true; });
 }
 
 }  // namespace megacpp::fit

@@ -9,8 +9,7 @@
 #include "megacpp/hardware/fit/shallow_plans.h"
 #include "megacpp/hardware/fit/step_time.h"
 #include "megacpp/program/compile/compile.h"
-#include "megacpp/program/plan/plan.h"
-#include "megacpp/program/recipe/recipe.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/schedule/target.h"
 
 namespace megacpp::fit {
@@ -31,12 +30,12 @@ struct DeepPlan {
 
 /// Nothing where blocks do not repeat, the model is no deeper than `assumptions.most_planned_whole`, or numbers are on
 /// no lines at any depth that is worth it.
-std::optional<DeepPlan> deep_plan(const recipe::Recipe& recipe, const plan::Plan& plan, const Assumptions& assumptions,
+std::optional<DeepPlan> deep_plan(const plan::PlannedRecipe& planned, const Assumptions& assumptions,
                                   const schedule::Target& target);
 
 /// Memory and FLOPs alone, for `target`; nothing as above.
-std::optional<DeepPlan> deep_memory_plan(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                         const schedule::Target& target, int64_t most_planned_whole,
+std::optional<DeepPlan> deep_memory_plan(const plan::PlannedRecipe& planned, const schedule::Target& target,
+                                         int64_t most_planned_whole,
                                          const std::function<void(std::string_view)>& after_pass);
 
 }  // namespace megacpp::fit

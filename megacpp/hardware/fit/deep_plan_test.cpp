@@ -104,7 +104,7 @@ void expect_same_tables(const Both& both) {
   const compile::Compiled& whole = both.whole.compiled;
   std::vector<std::vector<blocks::Parameter>> by_stage;
   for (size_t stage = 0; stage < whole.stages.size(); ++stage) by_stage.push_back(whole.parameters_of(stage));
-  const std::vector<plan::ParameterRow> rows = plan::parameter_table(both.whole.plan, by_stage);
+  const std::vector<plan::ParameterRow> rows = plan::parameter_table(both.whole.plan(), by_stage);
   const std::vector<plan::ParameterRow> deep = deep_parameter_table(shallow);
   ASSERT_EQ(deep.size(), rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -116,13 +116,14 @@ void expect_same_tables(const Both& both) {
   for (const blocks::Parameter& parameter : whole.parameters) elements += ir::num_elements(parameter.shape);
   EXPECT_EQ(deep_parameters(shallow), elements);
   for (size_t stage = 0; stage < whole.stages.size(); ++stage)
-    EXPECT_EQ(deep_state_bytes(shallow, stage).total(), plan::state_bytes(both.whole.plan, by_stage[stage]).total());
+    EXPECT_EQ(deep_state_bytes(shallow, stage).total(), plan::state_bytes(both.whole.plan(), by_stage[stage]).total());
   for (size_t stage = 0; stage < whole.stages.size(); ++stage) {
     const hw::Chip chip = hw::device_of(testing_support::test_assumptions("h100:1").slice.chip);
     EXPECT_EQ(deep_argument_bytes(shallow, stage, chip).total(),
-              argument_bytes(whole.stages[stage].memory, both.whole.recipe, chip).total());
+              argument_bytes(whole.stages[stage].memory, both.whole.recipe(), chip).total());
   }
-  const int64_t sent = compile::step_bytes(compile::collective_report(whole, both.whole.recipe, both.whole.plan), 1);
+  const int64_t sent = compile::step_bytes(
+      compile::collective_report(whole, both.whole.plan(), plan::changes_to(both.whole.recipe())), 1);
   EXPECT_LE(off(compile::step_bytes(deep_collectives(shallow), 1), sent), kMostOffTime);
 }
 

@@ -27,7 +27,7 @@ std::vector<ParameterRow> rows_of(const ShallowPlan& plan) {
   std::vector<std::vector<blocks::Parameter>> by_stage;
   for (size_t stage = 0; stage < plan.compiled.stages.size(); ++stage)
     by_stage.push_back(plan.compiled.parameters_of(stage));
-  return plan::parameter_table(plan.plan, by_stage);
+  return plan::parameter_table(plan.planned.plan(), by_stage);
 }
 
 // ---- Collectives
@@ -105,7 +105,7 @@ std::vector<ParameterRow> deep_parameter_table(const ShallowPlans& shallow) {
 plan::StateBytes deep_state_bytes(const ShallowPlans& shallow, size_t stage) {
   const auto at = [&](size_t i) {
     const ShallowPlan& plan = shallow.plans[i];
-    return plan::state_bytes(plan.plan, plan.compiled.parameters_of(stage));
+    return plan::state_bytes(plan.planned.plan(), plan.compiled.parameters_of(stage));
   };
   const plan::StateBytes middle = at(1);
   plan::StateBytes bytes = at(2);
@@ -128,16 +128,16 @@ ArgumentBytes deep_argument_bytes(const ShallowPlans& shallow, size_t stage, con
   const auto memory_at = [&](size_t i) -> const memory::MemoryPlan& {
     return shallow.plans[i].compiled.stages[stage].memory;
   };
-  const std::map<std::string, int64_t> middle = argument_members(memory_at(1), shallow.plans[1].recipe);
-  std::map<std::string, int64_t> members = argument_members(memory_at(2), shallow.plans[2].recipe);
+  const std::map<std::string, int64_t> middle = argument_members(memory_at(1), shallow.plans[1].planned.recipe());
+  std::map<std::string, int64_t> members = argument_members(memory_at(2), shallow.plans[2].planned.recipe());
   const auto have_same_names =
       std::ranges::equal(middle, members, [](const auto& a, const auto& b) { return a.first == b.first; });
-  ArgumentBytes bytes = argument_bytes(memory_at(2), shallow.plans[2].recipe, device);
+  ArgumentBytes bytes = argument_bytes(memory_at(2), shallow.plans[2].planned.recipe(), device);
   if (have_same_names) {  // in loops: stacks of more blocks
     for (auto& [name, count] : members) count = shallow.depths.extended(middle.at(name), count);
-    return argument_bytes(memory_at(2), shallow.plans[2].recipe, device, members);
+    return argument_bytes(memory_at(2), shallow.plans[2].planned.recipe(), device, members);
   }
-  const ArgumentBytes before = argument_bytes(memory_at(1), shallow.plans[1].recipe, device);
+  const ArgumentBytes before = argument_bytes(memory_at(1), shallow.plans[1].planned.recipe(), device);
   for (int64_t ArgumentBytes::*const part :
        {&ArgumentBytes::weights, &ArgumentBytes::optimizer, &ArgumentBytes::batch, &ArgumentBytes::padding})
     bytes.*part = shallow.depths.extended(before.*part, bytes.*part);
@@ -147,7 +147,7 @@ ArgumentBytes deep_argument_bytes(const ShallowPlans& shallow, size_t stage, con
 std::vector<CollectiveRow> deep_collectives(const ShallowPlans& shallow) {
   const auto at = [&](size_t i) {
     const ShallowPlan& plan = shallow.plans[i];
-    return compile::collective_report(plan.compiled, plan.recipe, plan.plan);
+    return compile::collective_report(plan.compiled, plan.planned.plan(), plan::changes_to(plan.planned.recipe()));
   };
   const Rows middle = at(1), last = at(2);
   Rows rows;

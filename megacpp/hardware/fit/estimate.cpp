@@ -23,11 +23,11 @@
 namespace megacpp::fit {
 namespace {
 
-void require_all_devices(const recipe::Recipe& recipe, const plan::Plan& plan, const hw::Slice& slice) {
+void require_all_devices(const plan::PlannedRecipe& planned, const hw::Slice& slice) {
   MEGACPP_REQUIRE(
-      plan.chips == slice.devices(), E1401,
-      {.where = "layout of " + recipe.name,
-       .got = "a mesh of " + std::to_string(plan.chips) + " chips",
+      planned.plan().chips == slice.devices(), E1401,
+      {.where = "layout of " + planned.recipe().name,
+       .got = "a mesh of " + std::to_string(planned.plan().chips) + " chips",
        .wanted = std::to_string(slice.devices()) + ", as " + slice.name + " has",
        .next = "change the degrees or the hardware, or leave layout.data_parallel and layout.chips out: data_parallel "
                "then fills the slice"});
@@ -35,29 +35,28 @@ void require_all_devices(const recipe::Recipe& recipe, const plan::Plan& plan, c
 
 Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumptions) {
   const recipe::Recipe& recipe = recompute.recipe();
-  Estimate estimate{.recipe = recipe,
+  Estimate estimate{.planned = plan::PlannedRecipe(recipe),
                     .signature = signature_of(recipe, assumptions),
                     .recompute = recompute.choices(),
                     .lane = assumptions.lane,
-                    .plan = plan::make_plan(recipe),
                     .compiled = {},
                     .correction = {},
                     .reserved = {},
                     .fit = {},
                     .time = {}};
-  require_all_devices(recipe, estimate.plan, assumptions.slice);
+  require_all_devices(estimate.planned, assumptions.slice);
   const schedule::Target target = target_on(assumptions);
   estimate.tiers = target.tiers;
   const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  if (std::optional<DeepPlan> deep = deep_plan(recipe, estimate.plan, assumptions, target)) {
+  if (std::optional<DeepPlan> deep = deep_plan(estimate.planned, assumptions, target)) {
     estimate.compiled = std::move(deep->compiled);
     estimate.reserved = deep->reserved;
     estimate.time = std::move(deep->time);
     estimate.shallow = std::move(deep->shallow);
   } else {
     estimate.compiled = compile::compile_training(
-        recipe, estimate.plan, target, {.verify = compile::Verify::result, .after_pass = assumptions.after_pass});
-    estimate.reserved = reserved_bytes(recipe, estimate.plan, estimate.compiled, target, device);
+        estimate.plan(), target, {.verify = compile::Verify::result, .after_pass = assumptions.after_pass});
+    estimate.reserved = reserved_bytes(estimate.planned, estimate.compiled, target, device);
     if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions, recipe.train.precision);
   }
   estimate.correction = catalog::correction_by_others(assumptions.peaks, estimate.signature);
@@ -181,7 +180,7 @@ Estimate bisected(std::vector<AutoRecompute> levels, Estimate none, Estimate bes
                               static_cast<double>(best.fit.worst().needed()), wanted_bytes_of(none, verdict));
   if (goal.is_better(none, best)) best = std::move(none);
   std::optional<Estimate> enough;
-  if (best.recipe == levels.back().recipe() && goal.is_met(best, verdict)) {
+  if (best.recipe() == levels.back().recipe() && goal.is_met(best, verdict)) {
     above = levels.size() - 1;
     enough = best;
   }
@@ -289,7 +288,7 @@ double Estimate::step_seconds() const {
 }
 
 recipe::Recipe Estimate::requested() const {
-  recipe::Recipe requested = recipe;
+  recipe::Recipe requested = recipe();
   for (const RecomputeChoice& choice : recompute)
     recipe::set_recompute_level(requested, choice.letter, recipe::RecomputeLevel::automatic);
   if (loops) requested.xla.loops = recipe::XlaLoops::automatic;
@@ -354,7 +353,9 @@ Estimate make_estimate(const recipe::Recipe& recipe, const Assumptions& assumpti
   Estimate looped = with_recompute(recipe, assumptions, goal);
   if (!assumptions.unrolled || recipe.xla.loops == recipe::XlaLoops::on) return looped;
   const LoopsChoice choice{.looped_bytes = looped.fit.worst().needed()};
-  looped.recipe.xla.loops = recipe::XlaLoops::on;
+  recipe::Xla with_loops = recipe.xla;
+  with_loops.loops = recipe::XlaLoops::on;
+  looped.planned.set_xla(std::move(with_loops));
   looped.loops = choice;
   if (goal.is_met(looped, reach)) return looped;
   Estimate unrolled = without_loops(recipe, assumptions);

@@ -20,7 +20,7 @@
 #include "megacpp/hardware/hw/slice.h"
 #include "megacpp/program/compile/compile.h"
 #include "megacpp/program/plan/next_step.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/block_loops.h"
 #include "megacpp/program/recipe/recipe.h"
 #include "megacpp/program/recipe/unsupported.h"
@@ -34,12 +34,11 @@ struct LoopsChoice {
 };
 
 struct Estimate {
-  recipe::Recipe recipe;                   // what runs: nothing left to planning
+  plan::PlannedRecipe planned;             // what runs: nothing left to planning
   catalog::Signature signature;            // what the catalog knows it by
   std::vector<RecomputeChoice> recompute;  // what train.recompute: auto became
   std::optional<LoopsChoice> loops = {};   // what xla.loops: auto became, where the plan decided it
   Lane lane = {};                          // what is measured of it belongs there
-  plan::Plan plan;
   compile::Compiled compiled;
   catalog::Correction correction;              // of its peak, by what other launches measured
   std::optional<ReservedBytes> reserved = {};  // by XLA, where a rule is known
@@ -51,10 +50,12 @@ struct Estimate {
   /// nothing that runs.
   std::optional<ShallowPlans> shallow = {};
 
+  const recipe::Recipe& recipe() const { return planned.recipe(); }
+  const plan::Plan& plan() const { return planned.plan(); }
   /// The time of a step as measurements correct it, else as predicted.
   double step_seconds() const;
   /// Whether the plan took unrolled blocks where the recipe leaves it open.
-  bool is_unrolled() const { return loops && recipe.xla.loops == recipe::XlaLoops::off; }
+  bool is_unrolled() const { return loops && recipe().xla.loops == recipe::XlaLoops::off; }
   /// What it was made of: with auto where that was left to planning.
   recipe::Recipe requested() const;
   const memory::MemoryPlan& worst_memory() const { return compiled.stages[fit.worst().stage].memory; }

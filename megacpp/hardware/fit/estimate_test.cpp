@@ -36,7 +36,7 @@ TEST(EstimateTest, BlocksAreUnrolledWhereTheyDoNotFitInLoops) {
   ASSERT_GT(bytes.looped, bytes.unrolled * 5 / 4);
   const int64_t below = too_little(bytes);
   const Estimate estimate = make_estimate(wide_activations_recipe(), with_unrolled_lane(below));
-  EXPECT_EQ(estimate.recipe.xla.loops, recipe::XlaLoops::off);
+  EXPECT_EQ(estimate.recipe().xla.loops, recipe::XlaLoops::off);
   EXPECT_NE(estimate.fit.verdict(), FitVerdict::does_not_fit);
   EXPECT_EQ(estimate.reserved->total(), bytes.unrolled);
   EXPECT_TRUE(estimate.is_unrolled());
@@ -52,7 +52,7 @@ TEST(EstimateTest, LoopsStayWhereTheyFitAndWhereNothingDoes) {
   const Needed bytes = needed_in_both();
   for (const int64_t limit : {2 * bytes.looped, bytes.unrolled / 2}) {
     const Estimate estimate = make_estimate(wide_activations_recipe(), with_unrolled_lane(limit));
-    EXPECT_EQ(estimate.recipe.xla.loops, recipe::XlaLoops::on) << "nothing is left to planning";
+    EXPECT_EQ(estimate.recipe().xla.loops, recipe::XlaLoops::on) << "nothing is left to planning";
     EXPECT_EQ(estimate.requested().xla.loops, recipe::XlaLoops::automatic);
     EXPECT_FALSE(estimate.is_unrolled());
     EXPECT_EQ(loops_text(estimate), "");
@@ -77,8 +77,8 @@ TEST(EstimateTest, LoopsThatAreCloseStayWhereUnrolledBlocksAreNoSurer) {
   const Estimate estimate = make_estimate(wide_activations_recipe(narrow), with_unrolled_lane(bytes.looped));
   EXPECT_EQ(estimate.fit.verdict(), FitVerdict::close);
   EXPECT_FALSE(estimate.is_unrolled());
-  const Estimate again = make_estimate(estimate.recipe, with_unrolled_lane(bytes.unrolled));
-  EXPECT_EQ(again.recipe.xla.loops, recipe::XlaLoops::on) << "what was decided is not decided again";
+  const Estimate again = make_estimate(estimate.recipe(), with_unrolled_lane(bytes.unrolled));
+  EXPECT_EQ(again.recipe().xla.loops, recipe::XlaLoops::on) << "what was decided is not decided again";
 }
 
 // What a compiler refused is a ceiling: loops that need as much are out, unrolled blocks below it are not.
@@ -87,7 +87,7 @@ TEST(EstimateTest, BelowACeilingBlocksAreUnrolledToo) {
   const Estimate estimate =
       make_estimate(wide_activations_recipe(), with_unrolled_lane(), FitVerdict::close, {.bytes = bytes.looped});
   EXPECT_TRUE(estimate.is_unrolled());
-  const Estimate again = make_estimate(estimate.recipe, with_unrolled_lane(), FitVerdict::close);
+  const Estimate again = make_estimate(estimate.recipe(), with_unrolled_lane(), FitVerdict::close);
   EXPECT_EQ(to_text(again.lane), "xla v6e placement=megacpp loops=off") << "as a ladder left it";
   EXPECT_EQ(again.signature, estimate.signature);
 }
@@ -97,7 +97,7 @@ TEST(EstimateTest, WhatTheRecipeSaysOfLoopsStays) {
   Assumptions said = with_unrolled_lane(below);
   said.unrolled.reset();  // as for xla.loops: on
   const Estimate estimate = make_estimate(wide_activations_recipe({"xla.loops=on"}), said);
-  EXPECT_EQ(estimate.recipe.xla.loops, recipe::XlaLoops::on);
+  EXPECT_EQ(estimate.recipe().xla.loops, recipe::XlaLoops::on);
   EXPECT_EQ(estimate.fit.verdict(), FitVerdict::does_not_fit);
 }
 
@@ -119,7 +119,7 @@ TEST(EstimateTest, WithoutReasonsTheSameRecomputeIsFoundByBisection) {
     for (const int threads : {1, 2}) {
       assumptions.threads = threads;
       const Estimate found = make_estimate(testing_support::test_recipe({automatic}), assumptions);
-      EXPECT_EQ(found.recipe, walked.recipe) << part;
+      EXPECT_EQ(found.recipe(), walked.recipe()) << part;
       EXPECT_EQ(found.fit.worst().needed(), walked.fit.worst().needed()) << part;
     }
   }

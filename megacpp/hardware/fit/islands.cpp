@@ -11,9 +11,7 @@
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/base/human_seconds.h"
-#include "megacpp/program/plan/gates.h"
-#include "megacpp/program/plan/plan.h"
-#include "megacpp/program/recipe/parse.h"
+#include "megacpp/program/plan/planned_recipe.h"
 
 namespace megacpp::fit {
 namespace {
@@ -56,9 +54,8 @@ constexpr std::array<IslandKey, 2> kInsideKeys = {
     {{"model", "layout.tensor_parallel", &recipe::Layout::tensor_parallel},
      {"expert", "layout.expert_parallel", &recipe::Layout::expert_parallel}}};
 
-bool stays_inside(const recipe::Recipe& recipe, const hw::Slice& slice, const std::string& axis) {
-  if (plan::refusal(recipe)) return false;
-  for (const AxisIsland& island : islands_of(slice, plan::make_plan(recipe).parallel.mesh))
+bool stays_inside(const ir::Mesh& mesh, const hw::Slice& slice, const std::string& axis) {
+  for (const AxisIsland& island : islands_of(slice, mesh))
     if (island.axis == axis && island.crosses()) return false;
   return true;
 }
@@ -71,9 +68,8 @@ std::optional<plan::Changes> nearest_inside(const recipe::Recipe& recipe, const 
     if (degree % fewer != 0) continue;
     const int64_t data = recipe.layout.data_parallel * (degree / fewer);
     plan::Changes changes = {{key.key, std::to_string(fewer)}, {"layout.data_parallel", std::to_string(data)}};
-    recipe::Recipe changed = recipe;
-    recipe::apply_overrides(changed, plan::overrides_of(changes));
-    if (stays_inside(changed, slice, std::string(key.axis))) return changes;
+    const std::optional<plan::Plan> changed = plan::changed_plan(recipe, plan::overrides_of(changes));
+    if (changed && stays_inside(changed->parallel.mesh, slice, std::string(key.axis))) return changes;
   }
   return std::nullopt;
 }

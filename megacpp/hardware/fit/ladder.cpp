@@ -164,7 +164,7 @@ class LadderWalk {
   // What this rung leaves may still be made smaller by another.
   std::optional<std::string> cannot_help_with_others(const Rung& rung) const {
     const auto touches_the_rest = [&](const Rung* other) {
-      return other != &rung && is_possible(*other) && !other->changes(now_->recipe).empty() &&
+      return other != &rung && is_possible(*other) && !other->changes(now_->recipe()).empty() &&
              std::ranges::any_of(now_->worst_memory().items, [&](const memory::Item& item) {
                return !rung.reduces(item.role) && other->reduces(item.role);
              });
@@ -183,7 +183,7 @@ class LadderWalk {
   void take_single_steps(const Rung& rung) {
     std::vector<plan::Changes> useless;
     for (;;) {
-      std::vector<plan::Changes> offers = rung.changes(now_->recipe);
+      std::vector<plan::Changes> offers = rung.changes(now_->recipe());
       std::erase_if(offers,
                     [&](const plan::Changes& offer) { return std::ranges::find(useless, offer) != useless.end(); });
       if (offers.empty()) return;
@@ -228,7 +228,7 @@ class LadderWalk {
   /// What the rung would offer one after the other, each to what the one before made.
   std::vector<plan::Changes> offers_to_the_end(const Rung& rung) const {
     std::vector<plan::Changes> taken;
-    recipe::Recipe at = now_->recipe;
+    recipe::Recipe at = now_->recipe();
     for (std::vector<plan::Changes> offers = rung.changes(at); !offers.empty(); offers = rung.changes(at)) {
       std::optional<recipe::Recipe> next = unless_refused([&] { return with_changes(at, offers.front()); });
       if (!next) break;

@@ -157,7 +157,7 @@ TEST(LadderTest, ByDefaultWhatChangesNoResultComesFirst) {
   const LadderPath path = walk_with({"train.batch=1", "hardware.limit=30MiB"});
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_FALSE(path.changes_experiment) << to_text(path);
-  EXPECT_EQ(path.found->recipe.train.sequence, 256);
+  EXPECT_EQ(path.found->recipe().train.sequence, 256);
   std::string order;
   for (const Rung* rung : rungs_of(recipe::Ladder{})) order += std::string(rung->name) + " ";
   EXPECT_EQ(order, "batch recompute zero offload sequence features topology ");
@@ -365,7 +365,7 @@ TEST(LadderTest, WeightsGoOverMoreChipsByTopology) {
       walk_with({"layout.data_parallel=4", "layout.zero=0", "train.sequence=64", "hardware.limit=17MiB", kFewRungs});
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 4u);
-  EXPECT_EQ(recipe::chips_of(path.found->recipe.layout), 4);
+  EXPECT_EQ(recipe::chips_of(path.found->recipe().layout), 4);
 }
 
 TEST(LadderTest, WhatOverflowsTogetherIsReducedTogether) {
@@ -425,13 +425,13 @@ TEST(LadderTest, ARungThatMakesRoomLeavesLessToRecompute) {
                                              "hardware.limit=40MiB"};
   const Estimate first = estimate_here(recipe_with(settings));
   ASSERT_FALSE(first.fit.fits());
-  EXPECT_EQ(recipe::recompute_level(first.recipe, 'E'), recipe::RecomputeLevel::full)
+  EXPECT_EQ(recipe::recompute_level(first.recipe(), 'E'), recipe::RecomputeLevel::full)
       << "the least is what is reported";
   const LadderPath path = walk_ladder(first, estimate_here);
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 1u);
   EXPECT_EQ(to_text(path.changes).find("recompute"), std::string::npos) << to_text(path);
-  EXPECT_GT(path.found->recipe.train.batch, 1) << "more of the batch stays than without recompute";
+  EXPECT_GT(path.found->recipe().train.batch, 1) << "more of the batch stays than without recompute";
 }
 
 // What failed bounds planning as a limit does. What it took because of that is a change to remember: planning without
@@ -447,11 +447,11 @@ TEST(LadderTest, BelowACeilingAutoRecomputesMoreWithinARung) {
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 1u);
   EXPECT_LT(path.found->fit.worst().needed(), ceiling.bytes);
-  EXPECT_EQ(path.found->recipe.train.batch, 1);
+  EXPECT_EQ(path.found->recipe().train.batch, 1);
   EXPECT_NE(to_text(path.changes).find("train.recompute."), std::string::npos) << to_text(path);
   EXPECT_NE(to_text(path.found->recompute).find("ran out of memory"), std::string::npos);
   const Estimate again = estimate_here(with_changes(first.requested(), path.changes));
-  EXPECT_EQ(again.recipe, path.found->recipe) << "the changes alone lead there";
+  EXPECT_EQ(again.recipe(), path.found->recipe()) << "the changes alone lead there";
   EXPECT_TRUE(offers(first.requested(), path.changes));
   EXPECT_FALSE(offers(recipe_with({"ladder.rungs=[batch]"}), path.changes)) << "levels that the recipe gives";
 }
@@ -466,7 +466,7 @@ TEST(LadderTest, WithoutRungsNothingIsChangedAfterAFailure) {
 TEST(LadderTest, TheRecomputeRungStartsFromWhatAutoBecame) {
   const Estimate first = estimate_here(recipe_with({"train.recompute=auto", "ladder.rungs=[recompute]"}));
   ASSERT_TRUE(first.fit.fits());
-  EXPECT_EQ(recipe::recompute_level(first.recipe, 'E'), recipe::RecomputeLevel::none);
+  EXPECT_EQ(recipe::recompute_level(first.recipe(), 'E'), recipe::RecomputeLevel::none);
   const LadderPath path = walk_ladder(first, estimate_here, {first.fit.worst().needed()});
   ASSERT_TRUE(path.found) << to_text(path);
   EXPECT_EQ(path.rung, 1u);
@@ -494,8 +494,8 @@ TEST(LadderTest, BelowACeilingUnrolledBlocksAreAChange) {
   const MakeEstimate make = with_loops_by_plan();
   const recipe::Recipe recipe = batch_of_eight();
   const Estimate first = make(recipe, {}), half = make(with_changes(recipe, kHalfTheBatch), {});
-  ASSERT_EQ(first.recipe.xla.loops, recipe::XlaLoops::on);
-  ASSERT_EQ(half.recipe.xla.loops, recipe::XlaLoops::on);
+  ASSERT_EQ(first.recipe().xla.loops, recipe::XlaLoops::on);
+  ASSERT_EQ(half.recipe().xla.loops, recipe::XlaLoops::on);
   const Ceiling ceiling{half.fit.worst().needed()};
   const LadderPath path = walk_ladder(first, make, ceiling);
   ASSERT_TRUE(path.found) << to_text(path);
@@ -506,7 +506,7 @@ TEST(LadderTest, BelowACeilingUnrolledBlocksAreAChange) {
   EXPECT_EQ(changed_text(recipe, path.changes),
             "train.batch=4 (was 8), train.micro_steps=2 (was 1), xla.loops=off (was auto)");
   const Estimate again = make(with_changes(first.requested(), path.changes), {});
-  EXPECT_EQ(again.recipe, path.found->recipe) << "the changes alone lead there";
+  EXPECT_EQ(again.recipe(), path.found->recipe()) << "the changes alone lead there";
   EXPECT_EQ(again.lane, path.found->lane);
   EXPECT_EQ(again.fit.worst().needed(), path.found->fit.worst().needed());
 }
@@ -517,7 +517,7 @@ TEST(LadderTest, BelowACeilingLoopsThatAreEnoughStay) {
   const Estimate first = make(recipe, {});
   const LadderPath path = walk_ladder(first, make, {first.fit.worst().needed()});
   ASSERT_TRUE(path.found) << to_text(path);
-  EXPECT_EQ(path.found->recipe.xla.loops, recipe::XlaLoops::on);
+  EXPECT_EQ(path.found->recipe().xla.loops, recipe::XlaLoops::on);
   EXPECT_EQ(path.changes, kHalfTheBatch) << to_text(path);
 }
 

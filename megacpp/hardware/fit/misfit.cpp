@@ -58,14 +58,14 @@ std::string joined_by_or(const std::vector<std::string>& ways) {
 // Only what this recipe still can do: a batch of one sequence for each chip that shares it gets no smaller.
 std::string next_for(const Estimate& estimate, const memory::MemoryPlan& plan, int64_t limit) {
   if (plan.state_bytes > limit) return memory::next_for_chip(plan, limit, estimate.compiled.mesh);
-  const recipe::Layout& layout = estimate.plan.layout.keys();
+  const recipe::Layout& layout = estimate.plan().layout.keys();
   const int64_t sharing = layout.data_parallel * layout.expert_parallel;
   std::vector<std::string> ways;
-  if (!recipe::all_recompute_at(estimate.recipe, recipe::RecomputeLevel::full))
+  if (!recipe::all_recompute_at(estimate.recipe(), recipe::RecomputeLevel::full))
     ways.push_back("recompute more (train.recompute)");
-  if (estimate.plan.layout.zero() < 3 && !estimate.plan.copies.empty())
-    ways.push_back(fmt::format("raise layout.zero above {}", estimate.plan.layout.zero()));
-  if (estimate.recipe.train.batch > sharing)
+  if (estimate.plan().layout.zero() < 3 && !estimate.plan().copies.empty())
+    ways.push_back(fmt::format("raise layout.zero above {}", estimate.plan().layout.zero()));
+  if (estimate.recipe().train.batch > sharing)
     ways.push_back(fmt::format("reduce train.batch to no less than {} (raise train.micro_steps)", sharing));
   ways.push_back("split the model more (layout.tensor_parallel, layout.pipeline_parallel)");
   ways.push_back("reduce train.sequence");
@@ -106,7 +106,7 @@ memory::OutOfMemory misfit_error(const Estimate& estimate) {
   const memory::MemoryPlan& plan = estimate.worst_memory();
   const std::string place = worst.place + " at " + worst.where;
   base::Problem problem{
-      .where = fmt::format("{} of {}, running {}", place, estimate.fit.hardware, subject_text(estimate.recipe)),
+      .where = fmt::format("{} of {}, running {}", place, estimate.fit.hardware, subject_text(estimate.recipe())),
       .got = fmt::format("{} needed, {} too much ({}): {}{}", memory::exact_bytes(worst.needed()),
                          human_bytes(-*worst.free_bytes()), parts_text(worst), memory::contents_text(plan),
                          others_text(estimate.fit, estimate.compiled.mesh.chips())),

@@ -15,6 +15,7 @@
 #include "megacpp/program/memory/chip_fit.h"
 #include "megacpp/program/model/model.h"
 #include "megacpp/program/plan/parameter_table.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/block_types.h"
 #include "megacpp/program/recipe/recompute.h"
 
@@ -131,8 +132,8 @@ QuickEstimator::Twin QuickEstimator::compile_twin(recipe::RecomputeLevel recompu
                                                   int64_t batch) const {
   Recipe recipe = twin_of(recipe_, depth, batch);
   for (const char letter : recipe::recompute_letters(recipe.model)) recipe.train.recompute[letter] = recompute;
-  compile::Compiled compiled =
-      compile::compile_training(recipe, target_on(assumptions_), {.verify = compile::Verify::result});
+  compile::Compiled compiled = compile::compile_training(plan::PlannedRecipe(recipe).plan(), target_on(assumptions_),
+                                                         {.verify = compile::Verify::result});
   Twin twin{.bytes = live_bytes(compiled.largest().memory)};
   for (const blocks::Parameter& parameter : compiled.parameters)
     twin.elements += number(ir::num_elements(parameter.shape));
@@ -234,7 +235,7 @@ double QuickEstimator::bubble_share(const plan::Plan& plan, int64_t micro_steps)
 }
 
 std::array<QuickEstimate, 3> QuickEstimator::estimates(const LayoutChoice& c) {
-  const plan::Plan plan = plan::make_plan(with_changes(recipe_, changes_for(recipe_, c)));
+  const plan::Plan plan = plan::changed_plan(recipe_, plan::overrides_of(changes_for(recipe_, c))).value();
   const double depth = number(recipe_.model.depth), sharing = number(c.tensor * c.context);
   const double stages = number(c.pipeline), steps = number(c.micro_steps), split = number(c.tensor) * stages;
   const double chip_batch = number(c.batch) / number(c.data * c.expert);

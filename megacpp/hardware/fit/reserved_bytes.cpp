@@ -229,12 +229,12 @@ ReservedBytes with_gaps_and_code(ReservedBytes terms, const recipe::Recipe& reci
   return terms;
 }
 
-std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                            const compile::Compiled& compiled, const schedule::Target& target,
-                                            const hw::Chip& device) {
+std::optional<ReservedBytes> reserved_bytes(const plan::PlannedRecipe& planned, const compile::Compiled& compiled,
+                                            const schedule::Target& target, const hw::Chip& device) {
+  const recipe::Recipe& recipe = planned.recipe();
   if (!has_reserved_rule(recipe, device) || compiled.stages.size() > 1) return std::nullopt;
   const bool has_loops = recipe::has_block_loops(recipe);
-  const StepParts parts = step_parts(recipe, plan, compiled, target, device);
+  const StepParts parts = step_parts(planned, compiled, target, device);
   return with_gaps_and_code((has_loops ? in_loops : unrolled)(recipe, parts, target, device), recipe,
                             compiled.stages[0].memory, device);
 }

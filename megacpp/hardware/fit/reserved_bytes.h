@@ -11,7 +11,7 @@
 #include "megacpp/hardware/fit/fit_report.h"
 #include "megacpp/hardware/hw/chip.h"
 #include "megacpp/program/compile/compile.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/recipe.h"
 #include "megacpp/program/schedule/target.h"
 
@@ -71,9 +71,8 @@ int64_t reserved_code(const recipe::Recipe& recipe, const hw::Chip& device);
 
 /// Of a step that was compiled for `target`; nothing where no rule is known, and for a pipeline. It compiles the blocks
 /// that repeat once more; twice where those of a loop recompute, or unrolled ones have experts.
-std::optional<ReservedBytes> reserved_bytes(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                            const compile::Compiled& compiled, const schedule::Target& target,
-                                            const hw::Chip& device);
+std::optional<ReservedBytes> reserved_bytes(const plan::PlannedRecipe& planned, const compile::Compiled& compiled,
+                                            const schedule::Target& target, const hw::Chip& device);
 
 /// The terms with what follows from them and the plan: what the plan has alive beyond them, gaps and code.
 ReservedBytes with_gaps_and_code(ReservedBytes terms, const recipe::Recipe& recipe, const memory::MemoryPlan& memory,

@@ -66,7 +66,7 @@ TEST(ReservedBytesTest, EveryTermIsWhatTheStepHasOfItsKind) {
   const Planned plan = planned({}, assumptions);
   ASSERT_TRUE(plan.reserved);
   const ReservedBytes& reserved = *plan.reserved;
-  const recipe::Recipe& recipe = plan.estimate.recipe;
+  const recipe::Recipe& recipe = plan.estimate.recipe();
   EXPECT_EQ(reserved.arguments, argument_bytes(plan.estimate.worst_memory(), recipe, chip).total());
   EXPECT_EQ(reserved.kept, stacked_bytes(recipe, target_on(assumptions)));
   EXPECT_EQ(reserved.weights_in_bf16, weights(plan, true) / 2) << "what a chip stores of them, in bf16";
@@ -176,7 +176,7 @@ TEST(ReservedBytesTest, BlocksHoldLogitsOfSeveralMicroStepsWhereTheHeadHoldsMore
   more.emplace_back("train.micro_steps=2");
   const Planned one = planned(settings), two = planned(more);
   ASSERT_TRUE(one.reserved && two.reserved);
-  const recipe::Recipe& recipe = two.estimate.recipe;
+  const recipe::Recipe& recipe = two.estimate.recipe();
   const int64_t logits = 2 * recipe.train.sequence * recipe.model.vocab;
   ASSERT_LE(two.reserved->backward - logits, two.reserved->head);
   EXPECT_EQ(two.reserved->backward - two.bytes(ir::Role::gradient) - logits,
@@ -250,7 +250,7 @@ TEST(ReservedBytesTest, UnrolledBlocksKeepWhatFusionsDoNotMakeAgain) {
   const Planned plan = planned({"xla.loops=off"}), selective = planned({"train.recompute.E=selective"});
   ASSERT_TRUE(plan.reserved && selective.reserved);
   const ReservedBytes& r = *plan.reserved;
-  const recipe::Recipe& recipe = plan.estimate.recipe;
+  const recipe::Recipe& recipe = plan.estimate.recipe();
   EXPECT_EQ(r.kept, selective.reserved->kept);
   EXPECT_LT(r.kept, planned().reserved->kept);
   EXPECT_EQ(r.weights_in_f32 + r.weights_in_bf16 + r.forward, 0);
@@ -271,7 +271,7 @@ TEST(ReservedBytesTest, UnrolledBlocksKeepWhatFusionsDoNotMakeAgain) {
 TEST(ReservedBytesTest, UnrolledAttentionThatRecomputesWholeHoldsTheScoresOfAllItsBlocks) {
   const Planned whole = planned({"xla.loops=off", "train.recompute.A=full"});
   const Planned part = planned({"xla.loops=off", "train.recompute.A=selective"});
-  const int64_t sequence = whole.estimate.recipe.train.sequence;
+  const int64_t sequence = whole.estimate.recipe().train.sequence;
   const int64_t first_block = kHeads * sequence / 2 * sequence / 2;  // of two, the second sees all keys
   EXPECT_EQ(whole.reserved->backward, part.reserved->backward + 4 * first_block);
 }
@@ -282,7 +282,7 @@ TEST(ReservedBytesTest, UnrolledBlocksHoldLogitsThatTheHeadsGradientWaitsFor) {
     Settings settings = {"xla.loops=off", "train.recompute.A=selective"};
     settings.insert(settings.end(), more.begin(), more.end());
     const Planned plan = planned(settings);
-    const recipe::Recipe& recipe = plan.estimate.recipe;
+    const recipe::Recipe& recipe = plan.estimate.recipe();
     const int64_t sequence = recipe.train.sequence, sequences = recipe.train.batch / 4;
     return plan.reserved->backward - plan.reserved->forward - 6 * sequences * kHeads * sequence / 2 * sequence;
   };
@@ -297,7 +297,7 @@ TEST(ReservedBytesTest, UnrolledBlocksHoldLogitsThatTheHeadsGradientWaitsFor) {
 TEST(ReservedBytesTest, UnrolledSumsOutsideBlocksAreWholeWhereWeightsAre) {
   const Planned one = planned({"xla.loops=off", "layout.zero=2"});
   const Planned several = planned({"xla.loops=off", "layout.zero=2", "train.micro_steps=2"});
-  const recipe::Recipe& recipe = several.estimate.recipe;
+  const recipe::Recipe& recipe = several.estimate.recipe();
   const int64_t table = 4 * recipe.model.hidden * recipe.model.vocab;  // in f32
   EXPECT_EQ(several.reserved->forward, several.bytes(ir::Role::gradient) + 2 * (table - table / 4));
   const int64_t logits = 2 * recipe.train.sequence * recipe.model.vocab;

@@ -548,12 +548,12 @@ Found compile_candidate(const Recipe& requested, const plan::Changes& changes, c
   Estimate estimate = make_estimate(with_changes(requested, changes), assumptions);
   const memory::MemoryPlan& worst = estimate.worst_memory();
   const Regime regime = regime_of(estimate);
-  const ir::Mesh& mesh = estimate.plan.parallel.mesh;
+  const ir::Mesh& mesh = estimate.plan().parallel.mesh;
   std::vector<AxisIsland> islands = islands_of(assumptions.slice, mesh);
-  std::vector<Crossing> crossings = crossings_of(estimate.recipe, assumptions.slice, mesh, estimate.time);
-  return {.recipe = std::move(estimate.recipe),
+  std::vector<Crossing> crossings = crossings_of(estimate.recipe(), assumptions.slice, mesh, estimate.time);
+  return {.recipe = estimate.recipe(),
           .changes = changes,
-          .layout = plan::layout_line(estimate.plan),
+          .layout = plan::layout_line(estimate.plan()),
           .fit = std::move(estimate.fit),
           .time = std::move(estimate.time),
           .regime = regime,

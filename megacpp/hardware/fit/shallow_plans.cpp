@@ -67,10 +67,10 @@ double ShallowDepths::extended(double middle, double last) const {
   return last + (last - middle) * static_cast<double>(depth - depths[2]) / static_cast<double>(distance());
 }
 
-std::optional<ShallowDepths> shallow_depths(const recipe::Recipe& recipe, const plan::Plan& plan, int64_t most_whole) {
-  const recipe::Model& model = recipe.model;
+std::optional<ShallowDepths> shallow_depths(const plan::Plan& plan, int64_t most_whole) {
+  const recipe::Model& model = plan.model;
   if (model.depth <= most_whole || !plan.cuts.empty()) return std::nullopt;
-  if (names_one_block(recipe.optimizer.no_decay) || (model.lora.is_on() && names_one_block(model.lora.targets)))
+  if (names_one_block(plan.optimizer.no_decay) || (model.lora.is_on() && names_one_block(model.lora.targets)))
     return std::nullopt;
   ShallowDepths found{.depth = model.depth,
                       .period = letter_period(recipe::expand(model).letters),
@@ -102,9 +102,8 @@ ShallowPlans compile_shallow(const recipe::Recipe& recipe, const ShallowDepths& 
                              const std::function<void(std::string_view)>& after_pass) {
   ShallowPlans shallow{.depths = depths, .plans = {}};
   for (const int64_t depth : depths.depths) {
-    ShallowPlan one{.recipe = with_depth(recipe, depth), .plan = {}, .compiled = {}};
-    one.plan = plan::make_plan(one.recipe);
-    one.compiled = compile::compile_training(one.recipe, one.plan, target,
+    ShallowPlan one{.planned = plan::PlannedRecipe(with_depth(recipe, depth)), .compiled = {}};
+    one.compiled = compile::compile_training(one.planned.plan(), target,
                                              {.verify = compile::Verify::result, .after_pass = after_pass});
     shallow.plans.push_back(std::move(one));
   }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "megacpp/program/compile/compile.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/recipe.h"
 #include "megacpp/program/schedule/target.h"
 
@@ -41,8 +41,7 @@ struct ShallowDepths {
 /// Nothing where the model is no deeper than `most_whole`, where something tells blocks that repeat apart (a pattern of
 /// parameter names that has a number, cuts of the pipeline in model.pattern), or where the shallow ones together have
 /// as many blocks as it.
-std::optional<ShallowDepths> shallow_depths(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                            int64_t most_whole = kMostPlannedWhole);
+std::optional<ShallowDepths> shallow_depths(const plan::Plan& plan, int64_t most_whole = kMostPlannedWhole);
 /// Twice as deep and as far apart; nothing as above.
 std::optional<ShallowDepths> deeper(const ShallowDepths& depths);
 
@@ -50,8 +49,7 @@ std::optional<ShallowDepths> deeper(const ShallowDepths& depths);
 std::string to_text(const ShallowDepths& depths);
 
 struct ShallowPlan {
-  recipe::Recipe recipe;
-  plan::Plan plan;
+  plan::PlannedRecipe planned;
   compile::Compiled compiled;
 };
 

@@ -16,7 +16,7 @@ constexpr int64_t kMostWholeInTest = 64;
 
 std::optional<ShallowDepths> depths_with(const std::vector<std::string>& settings) {
   const recipe::Recipe recipe = testing_support::test_recipe(settings);
-  return shallow_depths(recipe, plan::make_plan(recipe), kMostWholeInTest);
+  return shallow_depths(plan::make_plan(recipe), kMostWholeInTest);
 }
 
 TEST(ShallowDepthsTest, DifferFromTheModelByWholePeriods) {

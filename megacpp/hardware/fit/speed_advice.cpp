@@ -39,7 +39,7 @@ std::string for_links(const StepTime& time, const plan::Plan& plan) {
 
 }  // namespace
 
-std::string speed_advice(const StepTime& time, const plan::Plan& plan, const recipe::Recipe& recipe) {
+std::string speed_advice(const StepTime& time, const plan::Plan& plan, const recipe::Train& train) {
   switch (time.largest()) {
     case StepPart::links:
       return for_links(time, plan);
@@ -53,7 +53,7 @@ std::string speed_advice(const StepTime& time, const plan::Plan& plan, const rec
     case StepPart::arithmetic:
       break;
   }
-  return recomputes(recipe.train)
+  return recomputes(train)
              ? "Arithmetic sets the pace: recompute less (train.recompute) where memory allows, or add chips."
              : "Arithmetic sets the pace, which is the best there is: only more or faster chips shorten it.";
 }

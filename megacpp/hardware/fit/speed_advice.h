@@ -10,6 +10,6 @@
 
 namespace megacpp::fit {
 
-std::string speed_advice(const StepTime& time, const plan::Plan& plan, const recipe::Recipe& recipe);
+std::string speed_advice(const StepTime& time, const plan::Plan& plan, const recipe::Train& train);
 
 }  // namespace megacpp::fit

@@ -7,9 +7,9 @@ namespace megacpp::fit {
 namespace {
 
 TEST(SpeedAdviceTest, NamesTheKeysOfTheRegime) {
-  const recipe::Recipe plain;
-  recipe::Recipe recomputing;
-  recomputing.train.recompute['E'] = recipe::RecomputeLevel::full;
+  const recipe::Train plain;
+  recipe::Train recomputing;
+  recomputing.recompute['E'] = recipe::RecomputeLevel::full;
   plan::Plan zero3;
   zero3.layout = plan::ResolvedLayout({.pattern = "E", .depth = 1}, {.zero = 3});
   const StepTime waits_for_model{

@@ -10,6 +10,7 @@
 #include "megacpp/program/compile/compile.h"
 #include "megacpp/program/emit/custom_call.h"
 #include "megacpp/program/emit/outline.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/block_loops.h"
 #include "megacpp/program/recipe/pattern.h"
 
@@ -46,8 +47,8 @@ bool is_made_forward(const emit::Piece& piece, const ir::Graph& graph) {
 
 int64_t stacked_bytes(const recipe::Recipe& recipe, const schedule::Target& target) {
   const recipe::Recipe iteration = iteration_of(recipe);
-  const compile::Compiled compiled =
-      compile::compile_micro_steps(iteration, emitted(target), {.verify = compile::Verify::result});
+  const compile::Compiled compiled = compile::compile_micro_steps(plan::PlannedRecipe(iteration).plan(),
+                                                                  emitted(target), {.verify = compile::Verify::result});
   const ir::Graph& graph = compiled.stages[0].find(compile::ProgramKind::micro_step).graph;
   std::vector<bool> is_left(graph.values().size());  // by the forward pass, and not counted yet
   int64_t bytes = 0;

@@ -137,16 +137,17 @@ int64_t StepParts::stored_block_weights() const {
   return bytes;
 }
 
-StepParts step_parts(const recipe::Recipe& recipe, const plan::Plan& plan, const compile::Compiled& compiled,
+StepParts step_parts(const plan::PlannedRecipe& planned, const compile::Compiled& compiled,
                      const schedule::Target& target, const hw::Chip& device) {
+  const plan::Plan& plan = planned.plan();
   const compile::StagePrograms& chip = compiled.stages[0];
   const ir::Graph& micro_step = chip.find(compile::ProgramKind::micro_step).graph;
-  StepParts parts{.arguments = argument_bytes(chip.memory, recipe, device).total(),
+  StepParts parts{.arguments = argument_bytes(chip.memory, planned.recipe(), device).total(),
                   .all_gradients = plan::state_bytes(plan, compiled.parameters).gradients,
                   .gradient_chips = plan.parallel.mesh.size(plan.copies)};
   parts.gathers_weights = plan.layout.zero() == 3 && parts.gradient_chips > 1;
   parts.gathers_updates = plan.layout.zero() > 0 && plan.layout.zero() < 3 && parts.gradient_chips > 1;
-  parts.sequences = recipe.train.batch / (plan.layout->data_parallel * plan.layout->expert_parallel);
+  parts.sequences = plan.training.batch / (plan.layout->data_parallel * plan.layout->expert_parallel);
   parts.gradients = gradient_bytes(micro_step_memory(chip, target));
   add_parameters(plan, compiled.parameters, device.tiling, parts);
   add_state(chip.memory, parts);

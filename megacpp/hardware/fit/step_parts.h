@@ -7,8 +7,7 @@
 
 #include "megacpp/hardware/hw/chip.h"
 #include "megacpp/program/compile/compile.h"
-#include "megacpp/program/plan/plan.h"
-#include "megacpp/program/recipe/recipe.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/schedule/target.h"
 
 namespace megacpp::fit {
@@ -44,7 +43,7 @@ struct StepParts {
 };
 
 /// Of a step without a pipeline that was compiled for `target`.
-StepParts step_parts(const recipe::Recipe& recipe, const plan::Plan& plan, const compile::Compiled& compiled,
+StepParts step_parts(const plan::PlannedRecipe& planned, const compile::Compiled& compiled,
                      const schedule::Target& target, const hw::Chip& device);
 
 /// The same in bf16.

@@ -38,8 +38,8 @@ StepParts parts_with(const std::vector<std::string>& more = {}, const char* hard
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", settings);
   const Assumptions assumptions = testing_support::test_assumptions(hardware);
   const schedule::Target target = target_on(assumptions);
-  const plan::Plan plan = plan::make_plan(recipe);
-  return step_parts(recipe, plan, compile::compile_training(recipe, plan, target), target,
+  const plan::PlannedRecipe planned(recipe);
+  return step_parts(planned, compile::compile_training(planned.plan(), target), target,
                     hw::device_of(assumptions.slice.chip));
 }
 

@@ -52,35 +52,24 @@ const Backend& backend_on(hw::ChipKind kind, std::string_view wanted, const std:
   return *first;
 }
 
-void require_supported(const recipe::Recipe& recipe) {
-  recipe::require_supported(backend_named(recipe.backend).cannot_run, recipe.backend, recipe);
-}
-
-schedule::Target estimate_target(const Backend& backend, const recipe::Recipe& recipe, const TargetMesh& mesh) {
-  return (backend.estimates_with.empty() ? backend : backend_named(backend.estimates_with))
-      .target(run_request(recipe), mesh);
-}
-
-schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh) {
-  return target_on(backend_named(recipe.backend), recipe, mesh);
-}
-
-schedule::Target target_on(const Backend& backend, const recipe::Recipe& recipe, const ir::Mesh& mesh) {
+const Backend& backend_that_runs(const recipe::Recipe& recipe) {
+  const Backend& backend = backend_named(recipe.backend);
   recipe::require_supported(backend.cannot_run, backend.name, recipe);
-  const RunRequest request = run_request(recipe);
+  return backend;
+}
+
+schedule::Target estimate_target(const Backend& backend, const recipe::RunRequest& request, const TargetMesh& mesh) {
+  return (backend.estimates_with.empty() ? backend : backend_named(backend.estimates_with)).target(request, mesh);
+}
+
+schedule::Target target_on(const Backend& backend, const recipe::RunRequest& request, const ir::Mesh& mesh) {
   return backend.target(request, mesh_here(request, mesh.chips()));
 }
 
-std::unique_ptr<Executable> load_for(const recipe::Recipe& recipe, const compile::Compiled& compiled,
-                                     const LoadOptions& options) {
-  return load_on(backend_named(recipe.backend), recipe, compiled, options);
-}
-
-std::unique_ptr<Executable> load_on(const Backend& backend, const recipe::Recipe& recipe,
+std::unique_ptr<Executable> load_on(const Backend& backend, const recipe::RunRequest& request,
                                     const compile::Compiled& compiled, const LoadOptions& options) {
-  recipe::require_supported(backend.cannot_run, backend.name, recipe);
   raise_faults(options.faults, memory::OomClass::compile, compiled, options.limits);
-  return backend.load(run_request(recipe), compiled, options);
+  return backend.load(request, compiled, options);
 }
 
 }  // namespace megacpp::runtime

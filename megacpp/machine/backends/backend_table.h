@@ -20,19 +20,16 @@ const Backend& backend_named(std::string_view name);
 const Backend& backend_on(hw::ChipKind kind, std::string_view wanted,
                           const std::vector<Backend>& backends = all_backends());
 
-/// E1505 with what to set instead, for a recipe that its backend cannot run.
-void require_supported(const recipe::Recipe& recipe);
+/// The one that the recipe names; E1505 with what to set instead for what it cannot run.
+const Backend& backend_that_runs(const recipe::Recipe& recipe);
 
-/// What estimates of a recipe that runs on this backend are compiled for.
-schedule::Target estimate_target(const Backend& backend, const recipe::Recipe& recipe, const TargetMesh& mesh);
+/// What estimates of what runs on this backend are compiled for.
+schedule::Target estimate_target(const Backend& backend, const recipe::RunRequest& request, const TargetMesh& mesh);
 
-/// With the backend that the recipe names, or a given one, all chips in this process. A fault that is asked for while
-/// compiling is raised when loading, on every backend; E1505 for what the backend cannot run.
-schedule::Target target_for(const recipe::Recipe& recipe, const ir::Mesh& mesh);
-schedule::Target target_on(const Backend& backend, const recipe::Recipe& recipe, const ir::Mesh& mesh);
-std::unique_ptr<Executable> load_for(const recipe::Recipe& recipe, const compile::Compiled& compiled,
-                                     const LoadOptions& options);
-std::unique_ptr<Executable> load_on(const Backend& backend, const recipe::Recipe& recipe,
+/// With all chips in this process, of a backend that can run what is requested. A fault that is asked for while
+/// compiling is raised when loading, on every backend.
+schedule::Target target_on(const Backend& backend, const recipe::RunRequest& request, const ir::Mesh& mesh);
+std::unique_ptr<Executable> load_on(const Backend& backend, const recipe::RunRequest& request,
                                     const compile::Compiled& compiled, const LoadOptions& options);
 
 }  // namespace megacpp::runtime

@@ -111,33 +111,35 @@ std::unique_ptr<Executable> load(const compile::Compiled& compiled, const LoadOp
 namespace megacpp::runtime {
 
 Backend cpu_backend() {
-  return {
-      .name = "cpu",
-      .runs_on = {hw::ChipKind::host},
-      .cannot_run =
-          [](const recipe::Recipe& recipe) {
-            return recipe::unsupported_offload(recipe, "virtual chips are in the host's memory already");
-          },
-      .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
-                  {.key = "hardware.target",
-                   .decides = "backend cpu runs on this machine; plan and fit read it",
-                   .plans_read_it = true}},
-      .has_kernel = [](std::string_view op) { return cpu::find_kernel(op) != nullptr; },
-      .transports = {"inproc", "mpi"},
-      .target = [](const RunRequest&, const TargetMesh& mesh) { return cpu::cpu_target(mesh.threads, mesh.transport); },
-      .load = [](const RunRequest&, const compile::Compiled& compiled,
-                 const LoadOptions& options) { return cpu::load(compiled, options); },
-      .usable = [](const RunRequest&) { return base::Decision::yes(); },
-      .threads = threads_for,
-      .free_bytes = [](const RunRequest&) { return std::optional(base::available_memory_bytes()); },
-      .host_rates = cpu::host_rates_probe(),
-      .find_hardware =
-          [](const RunRequest& request, const Machine& machine) {
-            return FoundHardware{.slice = cpu::host_slice(request.chips, machine)};
-          },
-      .identity = [](const RunRequest&) { return std::string(); },
-      .settings =
-          [](const RunRequest& request) { return RunSettings{.text = base::counted(threads_for(request), "thread")}; }};
+  return {.name = "cpu",
+          .runs_on = {hw::ChipKind::host},
+          .cannot_run =
+              [](const recipe::Recipe& recipe) {
+                return recipe::unsupported_offload(recipe, "virtual chips are in the host's memory already");
+              },
+          .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
+                      {.key = "hardware.target",
+                       .decides = "backend cpu runs on this machine; plan and fit read it",
+                       .plans_read_it = true}},
+          .has_kernel = [](std::string_view op) { return cpu::find_kernel(op) != nullptr; },
+          .transports = {"inproc", "mpi"},
+          .target = [](const recipe::RunRequest&,
+                       const TargetMesh& mesh) { return cpu::cpu_target(mesh.threads, mesh.transport); },
+          .load = [](const recipe::RunRequest&, const compile::Compiled& compiled,
+                     const LoadOptions& options) { return cpu::load(compiled, options); },
+          .usable = [](const recipe::RunRequest&) { return base::Decision::yes(); },
+          .threads = threads_for,
+          .free_bytes = [](const recipe::RunRequest&) { return std::optional(base::available_memory_bytes()); },
+          .host_rates = cpu::host_rates_probe(),
+          .find_hardware =
+              [](const recipe::RunRequest& request, const Machine& machine) {
+                return FoundHardware{.slice = cpu::host_slice(request.chips, machine)};
+              },
+          .identity = [](const recipe::RunRequest&) { return std::string(); },
+          .settings =
+              [](const recipe::RunRequest& request) {
+                return RunSettings{.text = base::counted(threads_for(request), "thread")};
+              }};
 }
 
 }  // namespace megacpp::runtime

@@ -54,7 +54,7 @@ std::optional<recipe::Unsupported> cannot_run(const recipe::Recipe& recipe) {
   return std::nullopt;
 }
 
-base::Decision usable(const RunRequest&) {
+base::Decision usable(const recipe::RunRequest&) {
   if (const std::vector<std::string_view> missing = missing_cubins(); !missing.empty())
     return base::Decision::no(
         fmt::format("a build without nvcc, which lacks the kernels {}; install the CUDA toolkit "
@@ -72,13 +72,13 @@ base::Decision usable(const RunRequest&) {
   return base::Decision::yes();
 }
 
-std::optional<int64_t> free_bytes(const RunRequest&) {
+std::optional<int64_t> free_bytes(const recipe::RunRequest&) {
   const FoundDriver found = find_driver();
   return found.driver == nullptr ? std::nullopt : free_bytes_of(*found.driver, 0);
 }
 
 /// By the driver's files; where a container hides them, by the driver itself.
-std::string device_name(const RunRequest&) {
+std::string device_name(const recipe::RunRequest&) {
   if (std::string name = plugins::nvidia_device_name(); !name.empty()) return name;
   const FoundDriver found = find_driver();
   return found.driver == nullptr ? "" : read_properties(*found.driver, 0).name;
@@ -98,7 +98,7 @@ std::vector<std::string> library_texts() {
   return texts;
 }
 
-std::string identity(const RunRequest&) {
+std::string identity(const recipe::RunRequest&) {
   const FoundDriver found = find_driver();
   if (found.driver == nullptr) return "no GPU";
   return fmt::format("{}, driver for CUDA {}, {}", read_properties(*found.driver, 0).name,
@@ -125,7 +125,7 @@ void share_cards(FoundHardware& found, const Machine& machine) {
   if (sharing > 1) found.note += fmt::format("; {} virtual chips share a GPU and its memory", sharing);
 }
 
-FoundHardware find_hardware(const RunRequest& request, const Machine& machine) {
+FoundHardware find_hardware(const recipe::RunRequest& request, const Machine& machine) {
   if (!request.hardware.target.empty()) return {.slice = hw::parse_target(request.hardware.target)};
   const int64_t chips = request.chips;
   if (machine.device_name.empty()) return unknown_cards(chips);
@@ -141,27 +141,27 @@ FoundHardware find_hardware(const RunRequest& request, const Machine& machine) {
 namespace megacpp::runtime {
 
 Backend cuda_backend() {
-  return {
-      .name = "cuda",
-      .runs_on = {hw::ChipKind::gpu},
-      .cannot_run = cuda::cannot_run,
-      .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
-                  {.key = "train.threads", .decides = "kernels run on the GPU"},
-                  {.key = "layout.collectives", .decides = "chips add up what they hold on their GPUs"}},
-      .has_kernel = [](std::string_view op) { return cuda::find_kernel(op) != nullptr; },
-      .transports = {"inproc", "mpi"},
-      .chips_of_process = 1,
-      .target = [](const RunRequest&, const TargetMesh& mesh) { return cuda::cuda_target(mesh.chips, mesh.transport); },
-      .load = [](const RunRequest&, const compile::Compiled& compiled,
-                 const LoadOptions& options) { return cuda::load(compiled, options); },
-      .usable = cuda::usable,
-      .require_devices = [](const RunRequest&) { cuda::open_driver(cuda::driver_place({})); },
-      .threads = [](const RunRequest&) { return available_threads(); },
-      .free_bytes = cuda::free_bytes,
-      .device_name = cuda::device_name,
-      .find_hardware = cuda::find_hardware,
-      .identity = cuda::identity,
-      .settings = [](const RunRequest&) { return RunSettings{.text = "kernels for sm_90a"}; }};
+  return {.name = "cuda",
+          .runs_on = {hw::ChipKind::gpu},
+          .cannot_run = cuda::cannot_run,
+          .ignores = {{.key = "xla.", .decides = "only backend xla reads it"},
+                      {.key = "train.threads", .decides = "kernels run on the GPU"},
+                      {.key = "layout.collectives", .decides = "chips add up what they hold on their GPUs"}},
+          .has_kernel = [](std::string_view op) { return cuda::find_kernel(op) != nullptr; },
+          .transports = {"inproc", "mpi"},
+          .chips_of_process = 1,
+          .target = [](const recipe::RunRequest&,
+                       const TargetMesh& mesh) { return cuda::cuda_target(mesh.chips, mesh.transport); },
+          .load = [](const recipe::RunRequest&, const compile::Compiled& compiled,
+                     const LoadOptions& options) { return cuda::load(compiled, options); },
+          .usable = cuda::usable,
+          .require_devices = [](const recipe::RunRequest&) { cuda::open_driver(cuda::driver_place({})); },
+          .threads = [](const recipe::RunRequest&) { return available_threads(); },
+          .free_bytes = cuda::free_bytes,
+          .device_name = cuda::device_name,
+          .find_hardware = cuda::find_hardware,
+          .identity = cuda::identity,
+          .settings = [](const recipe::RunRequest&) { return RunSettings{.text = "kernels for sm_90a"}; }};
 }
 
 }  // namespace megacpp::runtime

@@ -10,7 +10,7 @@ namespace megacpp::runtime {
 
 namespace {
 
-Faults faults_of(const RunRequest& request) {
+Faults faults_of(const recipe::RunRequest& request) {
   const auto class_of = [](recipe::FailAllocation::At at) {
     return at == recipe::FailAllocation::At::compile ? memory::OomClass::compile
            : at == recipe::FailAllocation::At::load  ? memory::OomClass::load
@@ -24,7 +24,7 @@ Faults faults_of(const RunRequest& request) {
 
 }  // namespace
 
-int threads_for(const RunRequest& request) {
+int threads_for(const recipe::RunRequest& request) {
   return request.threads > 0 ? static_cast<int>(request.threads) : available_threads();
 }
 
@@ -32,11 +32,11 @@ int threads_per_chip(int threads, int64_t local_chips) {
   return static_cast<int>(std::max<int64_t>(1, threads / local_chips));
 }
 
-TargetMesh mesh_here(const RunRequest& request, int64_t chips) {
+TargetMesh mesh_here(const recipe::RunRequest& request, int64_t chips) {
   return {.chips = chips, .threads = threads_per_chip(threads_for(request), chips)};
 }
 
-LoadOptions load_options(const RunRequest& request, int64_t chips) {
+LoadOptions load_options(const recipe::RunRequest& request, int64_t chips) {
   return {.threads = threads_for(request),
           .wait_limit = request.wait_limit,
           .limits = recipe::chip_limits(request.hardware, chips),

@@ -20,10 +20,10 @@
 #include "megacpp/machine/collectives/transport.h"
 #include "megacpp/machine/runtime/executable.h"
 #include "megacpp/machine/runtime/load_options.h"
-#include "megacpp/machine/runtime/run_request.h"
 #include "megacpp/program/compile/compile.h"
 #include "megacpp/program/recipe/ignored_keys.h"
 #include "megacpp/program/recipe/modes.h"
+#include "megacpp/program/recipe/run_request.h"
 #include "megacpp/program/recipe/unsupported.h"
 #include "megacpp/program/schedule/target.h"
 
@@ -82,7 +82,7 @@ struct Backend {
   /// Keys that its programs and runs do not depend on. Estimates may: they are made by our own passes.
   std::vector<recipe::IgnoredKey> ignores = {};
   /// Who places the collectives, where it knows more than one way; empty: one only.
-  std::function<recipe::XlaPlacement(const RunRequest&)> placement = {};
+  std::function<recipe::XlaPlacement(const recipe::RunRequest&)> placement = {};
   /// Whether it runs one node after the other, and so can check values, profile ops and trace. One that does not runs
   /// a step as one program.
   bool runs_node_by_node = true;
@@ -97,54 +97,55 @@ struct Backend {
   int64_t chips_of_process = 0;
   /// Whether its chips may be those of several processes, where its compiler moves tensors; no, with the reason.
   /// Empty: by its transports.
-  std::function<base::Decision(const RunRequest&)> joins_processes = {};
+  std::function<base::Decision(const recipe::RunRequest&)> joins_processes = {};
 
   // ---- Compiling and loading
   /// What the compiler must know of it. E1505 where this build cannot run it.
-  std::function<schedule::Target(const RunRequest&, const TargetMesh&)> target;
+  std::function<schedule::Target(const recipe::RunRequest&, const TargetMesh&)> target;
   /// The backend whose target estimates are compiled for; empty: its own, so that the programs of an estimate for this
   /// machine are those that run.
   std::string estimates_with = {};
   /// Loads what was compiled for target(). `compiled` must outlive the executable. memory::OutOfMemory when it does not
   /// fit; E1505 where this build cannot run it.
-  std::function<std::unique_ptr<Executable>(const RunRequest&, const compile::Compiled&, const LoadOptions&)> load;
+  std::function<std::unique_ptr<Executable>(const recipe::RunRequest&, const compile::Compiled&, const LoadOptions&)>
+      load;
 
   // ---- Probes: nothing is loaded or run
   /// Whether it can run here, in this build and with the plugin that the recipe names.
-  std::function<base::Decision(const RunRequest&)> usable;
+  std::function<base::Decision(const recipe::RunRequest&)> usable;
   /// Throws what loading would throw for want of devices or of what reaches them. No probe: it runs on any machine.
-  std::function<void(const RunRequest&)> require_devices = {};
+  std::function<void(const recipe::RunRequest&)> require_devices = {};
   /// Threads of this process that its virtual chips share.
-  std::function<int(const RunRequest&)> threads;
+  std::function<int(const recipe::RunRequest&)> threads;
   /// Bytes that a new program may use of what its chips share; absent: only its devices know.
-  std::function<std::optional<int64_t>(const RunRequest&)> free_bytes;
+  std::function<std::optional<int64_t>(const recipe::RunRequest&)> free_bytes;
   /// Of this machine, for one that runs on a host; else empty.
   HostRatesProbe host_rates = {};
   /// What the devices of this machine that a run of the recipe is on call themselves, as chip files have it: "NVIDIA
   /// H200"; empty: they do not say so before they are started. No probe: it has no devices of its own.
-  std::function<std::string(const RunRequest&)> device_name = {};
+  std::function<std::string(const recipe::RunRequest&)> device_name = {};
   /// The UUIDs of the GPUs that this process sees, for one whose processes share these out as plugins/gpu_shares does
   /// and have a pool each on a GPU that they share. None where it cannot tell; empty: no other backend need know.
-  std::function<std::vector<std::string>(const RunRequest&)> visible_gpus = {};
+  std::function<std::vector<std::string>(const recipe::RunRequest&)> visible_gpus = {};
   /// The hardware that a run of the recipe is on. E1601, E1602 for a target that is none; E1603 for a chip file of the
   /// user's that has the name of the devices and is malformed.
-  std::function<FoundHardware(const RunRequest&, const Machine&)> find_hardware;
+  std::function<FoundHardware(const recipe::RunRequest&, const Machine&)> find_hardware;
   /// What decides how its programs compute, beside our own sources: plugin and driver. Runs are comparable only with
   /// the same. Empty: nothing else.
-  std::function<std::string(const RunRequest&)> identity;
+  std::function<std::string(const recipe::RunRequest&)> identity;
   /// All that its runs can go through, whichever a recipe names; empty: this build has everything it needs.
   std::vector<Platform> platforms = {};
 
   // ---- Records
   /// Words of its own settings that change memory or time, for signatures: "placement=xla".
-  std::function<std::vector<std::string>(const RunRequest&)> features = {};
-  std::function<RunSettings(const RunRequest&)> settings;
+  std::function<std::vector<std::string>(const recipe::RunRequest&)> features = {};
+  std::function<RunSettings(const recipe::RunRequest&)> settings;
   /// The same as members of a run's summary; empty: none.
-  std::function<base::Json(const RunRequest&)> settings_json = {};
+  std::function<base::Json(const recipe::RunRequest&)> settings_json = {};
 };
 
 /// The threads that are asked for, or all cores.
-int threads_for(const RunRequest& request);
+int threads_for(const recipe::RunRequest& request);
 
 /// What each of so many chips of a process gets of its threads; at least one.
 int threads_per_chip(int threads, int64_t local_chips);
@@ -153,9 +154,9 @@ int threads_per_chip(int threads, int64_t local_chips);
 inline constexpr const char* kThreadsOfAChip = "threads of a chip";
 
 /// With all chips in this process.
-TargetMesh mesh_here(const RunRequest& request, int64_t chips);
+TargetMesh mesh_here(const recipe::RunRequest& request, int64_t chips);
 
 /// What a run asks of loading: threads, waits, limits and faults of its chips.
-LoadOptions load_options(const RunRequest& request, int64_t chips);
+LoadOptions load_options(const recipe::RunRequest& request, int64_t chips);
 
 }  // namespace megacpp::runtime

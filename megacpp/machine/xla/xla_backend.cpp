@@ -27,36 +27,38 @@
 namespace megacpp::runtime {
 namespace {
 
-plugins::PluginKind plugin_kind(const RunRequest& request) { return plugins::choose_plugin(request.xla.plugin).kind; }
+plugins::PluginKind plugin_kind(const recipe::RunRequest& request) {
+  return plugins::choose_plugin(request.xla.plugin).kind;
+}
 
 // XLA can divide no call of cuDNN among chips: in a program over several of them it must be in the program of one.
-bool is_program_of_one_chip(const RunRequest& request, int64_t chips) {
+bool is_program_of_one_chip(const recipe::RunRequest& request, int64_t chips) {
   return request.xla.placement == recipe::XlaPlacement::megacpp || chips == 1;
 }
 
-bool has_fused_attention(const RunRequest& request, int64_t chips) {
+bool has_fused_attention(const recipe::RunRequest& request, int64_t chips) {
   return plugin_kind(request) == plugins::PluginKind::cuda && is_program_of_one_chip(request, chips);
 }
 
 #ifdef MEGACPP_HAS_PJRT
 
-emit::Placement placement_of(const RunRequest& request) {
+emit::Placement placement_of(const recipe::RunRequest& request) {
   return request.xla.placement == recipe::XlaPlacement::xla ? emit::Placement::xla : emit::Placement::megacpp;
 }
 
-std::filesystem::path plugin_of(const RunRequest& request) {
+std::filesystem::path plugin_of(const recipe::RunRequest& request) {
   const plugins::PluginChoice choice = plugins::choose_plugin(request.xla.plugin);
   return plugins::find_plugin(choice.kind, choice.named).file;
 }
 
-schedule::Target target(const RunRequest& request, const TargetMesh& mesh) {
+schedule::Target target(const recipe::RunRequest& request, const TargetMesh& mesh) {
   const bool wants_call =
       request.xla.attention == recipe::XlaAttention::fused && plugin_kind(request) == plugins::PluginKind::cuda;
   return pjrt::xla_target(placement_of(request),
                           {.are_wanted = wants_call, .can_be = is_program_of_one_chip(request, mesh.chips)});
 }
 
-std::filesystem::path cache_of(const RunRequest& request) {
+std::filesystem::path cache_of(const recipe::RunRequest& request) {
   using In = recipe::ProgramCacheFolder::In;
   const recipe::ProgramCacheFolder& cache = request.xla.cache;
   if (cache.in == In::nowhere) return {};
@@ -64,7 +66,7 @@ std::filesystem::path cache_of(const RunRequest& request) {
 }
 
 // Flags are checked before the plugin is loaded: it would end the process at one it does not know.
-std::unique_ptr<Executable> load(const RunRequest& request, const compile::Compiled& compiled,
+std::unique_ptr<Executable> load(const recipe::RunRequest& request, const compile::Compiled& compiled,
                                  const LoadOptions& options) {
   return pjrt::load(compiled,
                     {.placement = placement_of(request),
@@ -75,13 +77,13 @@ std::unique_ptr<Executable> load(const RunRequest& request, const compile::Compi
                     options);
 }
 
-std::vector<std::string> visible_gpus(const RunRequest& request) {
+std::vector<std::string> visible_gpus(const recipe::RunRequest& request) {
   return plugin_kind(request) == plugins::PluginKind::cuda ? pjrt::gpus_by_driver() : std::vector<std::string>();
 }
 
-void require_devices(const RunRequest& request) { plugin_of(request); }
+void require_devices(const recipe::RunRequest& request) { plugin_of(request); }
 
-base::Decision usable(const RunRequest& request) {
+base::Decision usable(const recipe::RunRequest& request) {
   try {
     plugin_of(request);
     return base::Decision::yes();
@@ -102,11 +104,11 @@ constexpr const char* kWayOut = "run: megacpp plugins fetch cpu, and build again
                                   .next = kWayOut});
 }
 
-schedule::Target target(const RunRequest&, const TargetMesh&) { refuse(); }
-std::unique_ptr<Executable> load(const RunRequest&, const compile::Compiled&, const LoadOptions&) { refuse(); }
-std::vector<std::string> visible_gpus(const RunRequest&) { return {}; }
-void require_devices(const RunRequest&) { refuse(); }
-base::Decision usable(const RunRequest&) {
+schedule::Target target(const recipe::RunRequest&, const TargetMesh&) { refuse(); }
+std::unique_ptr<Executable> load(const recipe::RunRequest&, const compile::Compiled&, const LoadOptions&) { refuse(); }
+std::vector<std::string> visible_gpus(const recipe::RunRequest&) { return {}; }
+void require_devices(const recipe::RunRequest&) { refuse(); }
+base::Decision usable(const recipe::RunRequest&) {
   return base::Decision::no(std::string("a build without the header of the PJRT C API; ") + kWayOut);
 }
 
@@ -129,24 +131,24 @@ bool policy_only_combines(const recipe::Recipe& recipe) {
 }
 
 bool has_no_fused_attention(const recipe::Recipe& recipe) {
-  return !has_fused_attention(run_request(recipe), recipe::chips_of(recipe.layout));
+  return !has_fused_attention(recipe::run_request(recipe), recipe::chips_of(recipe.layout));
 }
 
 bool is_one_process(const recipe::Recipe&) { return !collectives::mpi_launch().has_value(); }
 
-bool is_this_machine(const RunRequest& request) { return plugin_kind(request) == plugins::PluginKind::cpu; }
+bool is_this_machine(const recipe::RunRequest& request) { return plugin_kind(request) == plugins::PluginKind::cpu; }
 
-std::optional<int64_t> free_bytes(const RunRequest& request) {
+std::optional<int64_t> free_bytes(const recipe::RunRequest& request) {
   return is_this_machine(request) ? std::optional(base::available_memory_bytes()) : std::nullopt;
 }
 
-std::string device_name(const RunRequest& request) {
+std::string device_name(const recipe::RunRequest& request) {
   return plugin_kind(request) == plugins::PluginKind::cuda ? plugins::nvidia_device_name() : "";
 }
 
 // Nothing is known of the devices but how many there are: this machine's rates stand in where plans must compare
 // something, and no time is predicted from them.
-FoundHardware unknown_devices(const RunRequest& request, const Machine& machine) {
+FoundHardware unknown_devices(const recipe::RunRequest& request, const Machine& machine) {
   const int64_t chips = request.chips;
   hw::Slice slice = cpu::host_slice(chips, {.local_chips = chips, .rates = machine.rates});
   slice.chip.name = plugins::info_of(plugin_kind(request)).name;
@@ -156,7 +158,7 @@ FoundHardware unknown_devices(const RunRequest& request, const Machine& machine)
 }
 
 // On devices of its own hardware.target, or else the chip that they call themselves.
-FoundHardware find_hardware(const RunRequest& request, const Machine& machine) {
+FoundHardware find_hardware(const recipe::RunRequest& request, const Machine& machine) {
   if (is_this_machine(request)) return {.slice = cpu::host_slice(request.chips, machine)};
   if (!request.hardware.target.empty())
     return {.slice = hw::parse_target(request.hardware.target, {.host_rates = [] { return cpu::host_rates(); }})};
@@ -166,7 +168,7 @@ FoundHardware find_hardware(const RunRequest& request, const Machine& machine) {
                               }});
 }
 
-std::string identity(const RunRequest& request) {
+std::string identity(const recipe::RunRequest& request) {
   const plugins::PluginChoice choice = plugins::choose_plugin(request.xla.plugin);
   return plugins::plugin_identity(choice.kind, choice.named);
 }
@@ -180,7 +182,7 @@ std::vector<Platform> platforms() {
 
 // What is resolved, not what is written: auto is one program with what it stands for, and off with on where nothing
 // repeats.
-std::vector<std::string> features(const RunRequest& request) {
+std::vector<std::string> features(const recipe::RunRequest& request) {
   const bool is_unrolled = request.has_repeated_blocks && !request.has_block_loops;
   std::vector<std::string> words = {"placement=" + std::string(base::text_of(request.xla.placement))};
   if (request.xla.attention != recipe::Xla{}.attention)
@@ -190,7 +192,7 @@ std::vector<std::string> features(const RunRequest& request) {
   return words;
 }
 
-RunSettings settings(const RunRequest& request) {
+RunSettings settings(const recipe::RunRequest& request) {
   return {.text = "plugin " + request.xla.plugin + ", collectives placed by " +
                   std::string(base::text_of(request.xla.placement)) + ", " + request.blocks_text,
           .lines = plugins::to_text(xla_flags(request), plugins::kFlagLabel)};
@@ -216,13 +218,13 @@ std::vector<recipe::IgnoredKey> ignores() {
            .applies = [](const recipe::Recipe& recipe) { return !recipe::has_repeated_blocks(recipe.model); }},
           {.key = "hardware.target",
            .decides = "the cpu plugin runs on this machine; plan and fit read it",
-           .applies = [](const recipe::Recipe& recipe) { return is_this_machine(run_request(recipe)); },
+           .applies = [](const recipe::Recipe& recipe) { return is_this_machine(recipe::run_request(recipe)); },
            .plans_read_it = true}};
 }
 
 }  // namespace
 
-plugins::ResolvedFlags xla_flags(const RunRequest& request) {
+plugins::ResolvedFlags xla_flags(const recipe::RunRequest& request) {
   return plugins::resolve_flags(request.xla.flags, plugins::flag_target_here(plugin_kind(request)));
 }
 
@@ -231,16 +233,17 @@ Backend xla_backend() {
           .runs_on = {hw::ChipKind::host, hw::ChipKind::gpu, hw::ChipKind::tpu},
           .cannot_run = cannot_run,
           .ignores = ignores(),
-          .placement = [](const RunRequest& request) { return request.xla.placement; },
+          .placement = [](const recipe::RunRequest& request) { return request.xla.placement; },
           .runs_node_by_node = false,
           .emits_stablehlo = true,
-          .joins_processes = [](const RunRequest& request) { return plugins::joins_processes(plugin_kind(request)); },
+          .joins_processes =
+              [](const recipe::RunRequest& request) { return plugins::joins_processes(plugin_kind(request)); },
           .target = target,
           .estimates_with = "cpu",
           .load = load,
           .usable = usable,
           .require_devices = require_devices,
-          .threads = [](const RunRequest&) { return available_threads(); },  // a plugin takes all there are
+          .threads = [](const recipe::RunRequest&) { return available_threads(); },  // a plugin takes all there are
           .free_bytes = free_bytes,
           .host_rates = cpu::host_rates_probe(),  // estimates are made for our own kernels
           .device_name = device_name,
@@ -251,7 +254,7 @@ Backend xla_backend() {
           .features = features,
           .settings = settings,
           .settings_json =
-              [](const RunRequest& request) {
+              [](const recipe::RunRequest& request) {
                 return base::Json{{"xla_flags", plugins::to_json(xla_flags(request))}};
               }};
 }

@@ -12,6 +12,6 @@ namespace megacpp::runtime {
 Backend xla_backend();
 
 /// The flags that a recipe gives to XLA, checked: E1507.
-plugins::ResolvedFlags xla_flags(const RunRequest& request);
+plugins::ResolvedFlags xla_flags(const recipe::RunRequest& request);
 
 }  // namespace megacpp::runtime

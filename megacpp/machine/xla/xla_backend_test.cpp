@@ -22,7 +22,8 @@ bool is_fused(const std::vector<std::string>& settings, int64_t chips) {
   const ops::Types operands = {q, q, q}, results = {q, lse};
   const ir::Attrs attrs = {{"scale", 0.125}, {"causal", int64_t{1}}};
   const ops::NodeView view{operands, results, attrs};
-  const schedule::Target target = xla_backend().target(run_request(recipe), mesh_here(run_request(recipe), chips));
+  const schedule::Target target =
+      xla_backend().target(recipe::run_request(recipe), mesh_here(recipe::run_request(recipe), chips));
   EXPECT_FALSE(target.runs("ssd", view)) << "only attention is cuDNN's";
   return static_cast<bool>(target.runs("attention", view));
 }
@@ -41,7 +42,7 @@ TEST(XlaBackendTest, AttentionThatWasToBeOneCallAndIsNoneIsAFallback) {
     recipe::Recipe recipe;
     recipe.backend = "xla";
     recipe::apply_overrides(recipe, settings);
-    return xla_backend().target(run_request(recipe), mesh_here(run_request(recipe), 2)).wants_whole(op);
+    return xla_backend().target(recipe::run_request(recipe), mesh_here(recipe::run_request(recipe), 2)).wants_whole(op);
   };
   EXPECT_TRUE(counts({"xla.plugin=cuda", "xla.placement=xla"}, "attention"));
   EXPECT_FALSE(counts({"xla.plugin=cuda", "xla.placement=xla"}, "ssd")) << "XLA never has it whole";

@@ -5,15 +5,13 @@
 #include <map>
 #include <tuple>
 
-#include "megacpp/core/base/error.h"
 #include "megacpp/core/ir/fold_blocks.h"
 #include "megacpp/program/ops/collective_start.h"
 #include "megacpp/program/ops/op_def.h"
 #include "megacpp/program/optim/update.h"
 #include "megacpp/program/plan/parameter_table.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/block_types.h"
-#include "megacpp/program/recipe/parse.h"
 #include "megacpp/program/schedule/bucket_collectives.h"
 #include "megacpp/program/schedule/collective_traffic.h"
 
@@ -135,8 +133,8 @@ class ProgramReader {
 // What the state of a stage's chip grows by under a change of the layout. Asked once per change: planning takes time.
 class Costs {
  public:
-  Costs(const recipe::Recipe& recipe, const Compiled& compiled, size_t stage, const plan::Plan& plan)
-      : recipe_(recipe), all_(compiled.parameters), own_(compiled.parameters_of(stage)) {
+  Costs(const Compiled& compiled, size_t stage, const plan::Plan& plan, const plan::ChangedPlan& changed_plan)
+      : changed_plan_(changed_plan), all_(compiled.parameters), own_(compiled.parameters_of(stage)) {
     now_ = plan::state_bytes(plan, own_).total();
   }
 
@@ -154,17 +152,12 @@ class Costs {
   // None for a layout that the gates refuse, say because another key demands what was changed.
   std::optional<int64_t> state_after(std::vector<std::string> changes) const {
     changes.emplace_back("layout.chips=0");  // a degree less is fewer chips
-    recipe::Recipe changed = recipe_;
-    recipe::apply_overrides(changed, changes);
-    try {
-      const plan::Plan plan = plan::make_plan(changed);
-      return plan::state_bytes(plan, plan.stages == 1 ? all_ : own_).total();
-    } catch (const base::Error&) {
-      return std::nullopt;
-    }
+    const std::optional<plan::Plan> plan = changed_plan_(changes);
+    if (!plan) return std::nullopt;
+    return plan::state_bytes(*plan, plan->stages == 1 ? all_ : own_).total();
   }
 
-  const recipe::Recipe& recipe_;
+  const plan::ChangedPlan& changed_plan_;
   const std::vector<blocks::Parameter>& all_;
   std::vector<blocks::Parameter> own_;  // of the stage
   int64_t now_ = 0;
@@ -229,14 +222,12 @@ Key key_of(const CollectiveRow& row) {
 // Rows of one pipeline stage, calls counted over a whole step.
 class StageReport {
  public:
-  StageReport(const Compiled& compiled, size_t stage, const recipe::Recipe& recipe, const plan::Plan& plan)
+  StageReport(const Compiled& compiled, size_t stage, const plan::Plan& plan, const plan::ChangedPlan& changed_plan)
       : chip_(compiled.stages[stage]),
         stage_(static_cast<int64_t>(stage)),
-        micro_steps_(recipe.train.micro_steps),
-        model_(recipe.model),
-        layout_(plan.layout),
+        plan_(plan),
         shared_(shared_gradients(plan, compiled.parameters)),
-        costs_(recipe, compiled, stage, plan) {}
+        costs_(compiled, stage, plan, changed_plan) {}
 
   std::vector<CollectiveRow> run() {
     for (size_t p = 0; p < chip_.programs.size(); ++p) add(chip_.programs[p].graph, part_of(chip_, p));
@@ -251,9 +242,9 @@ class StageReport {
       const std::optional<int64_t> bytes = sent_bytes(graph, node);
       if (!bytes) continue;
       CollectiveFacts facts = reader.facts(n);
-      facts.is_once = facts.phase == Phase::update || micro_steps_ == 1;
+      facts.is_once = facts.phase == Phase::update || plan_.training.micro_steps == 1;
       if (const std::string_view letter = ir::scope_letter(node.scope); !letter.empty())
-        facts.family = &recipe::family_of(model_, letter[0]);
+        facts.family = &recipe::family_of(plan_.model, letter[0]);
       CollectiveRow row{.stage = stage_,
                         .phase = facts.phase,
                         .kind = std::string(facts.kind),
@@ -262,7 +253,7 @@ class StageReport {
                         .cause = ir::fold_blocks(without(node.attrs.text("cause", ""), part.slot)),
                         .calls = 0,
                         .bytes = *bytes,
-                        .removal = removal_of(facts, layout_),
+                        .removal = removal_of(facts, plan_.layout),
                         .cost_bytes = {}};
       const auto [at, is_new] = known_.try_emplace(key_of(row), rows_.size());
       if (is_new) {
@@ -275,9 +266,7 @@ class StageReport {
 
   const StagePrograms& chip_;
   int64_t stage_;
-  int64_t micro_steps_;
-  const recipe::Model& model_;
-  const plan::ResolvedLayout& layout_;
+  const plan::Plan& plan_;
   SharedGradients shared_;
   Costs costs_;
   std::vector<CollectiveRow> rows_;
@@ -294,12 +283,12 @@ std::optional<int64_t> sent_bytes(const Graph& graph, const Node& node) {
   return transfer->sent_bytes(own, node.attrs.integer("parts", 1));
 }
 
-std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe,
-                                             const plan::Plan& plan) {
+std::vector<CollectiveRow> collective_report(const Compiled& compiled, const plan::Plan& plan,
+                                             const plan::ChangedPlan& changed_plan) {
   std::vector<CollectiveRow> rows;
   for (size_t stage = 0; stage < compiled.stages.size(); ++stage)
-    for (CollectiveRow& row : StageReport(compiled, stage, recipe, plan).run()) {
-      if (row.phase != Phase::update) row.calls /= recipe.train.micro_steps;
+    for (CollectiveRow& row : StageReport(compiled, stage, plan, changed_plan).run()) {
+      if (row.phase != Phase::update) row.calls /= plan.training.micro_steps;
       rows.push_back(std::move(row));
     }
   return rows;

@@ -10,6 +10,7 @@
 
 #include "megacpp/program/compile/collective_rules.h"
 #include "megacpp/program/compile/compile.h"
+#include "megacpp/program/plan/planned_recipe.h"
 
 namespace megacpp::compile {
 
@@ -35,9 +36,10 @@ struct CollectiveRow {
   int64_t total_bytes() const { return calls * bytes; }
 };
 
-/// `compiled` is what compile_training made of `recipe` and `plan`. In program order.
-std::vector<CollectiveRow> collective_report(const Compiled& compiled, const recipe::Recipe& recipe,
-                                             const plan::Plan& plan);
+/// `compiled` is what compile_training made of `plan`, `changed_plan` are changes_to() the recipe behind it. In program
+/// order.
+std::vector<CollectiveRow> collective_report(const Compiled& compiled, const plan::Plan& plan,
+                                             const plan::ChangedPlan& changed_plan);
 
 /// What one chip of a stage sends in a step, by axes and kind.
 struct CollectiveTotal {

@@ -56,11 +56,11 @@ recipe::Recipe hybrid_recipe(const std::vector<std::string>& overrides) {
 }
 
 std::vector<CollectiveRow> report_on(const Compiled& compiled, const recipe::Recipe& recipe) {
-  return collective_report(compiled, recipe, plan::make_plan(recipe));
+  return collective_report(compiled, plan::make_plan(recipe), plan::changes_to(recipe));
 }
 
 std::vector<CollectiveRow> rows_of(const recipe::Recipe& recipe) {
-  return report_on(compile_training(recipe, plain_target()), recipe);
+  return report_on(compile_training(plan::make_plan(recipe), plain_target()), recipe);
 }
 
 std::vector<CollectiveRow> report_of(const std::vector<std::string>& overrides) {
@@ -97,7 +97,7 @@ TEST(CollectiveReportTest, OneChipHasNone) { EXPECT_TRUE(report_of({}).empty());
 
 TEST(CollectiveReportTest, TotalsByAxesAndKindAreTheRowsOfAStep) {
   const recipe::Recipe recipe = hybrid_recipe({"layout.data_parallel=2", "layout.tensor_parallel=2", "layout.zero=3"});
-  const Compiled compiled = compile_training(recipe, plain_target());
+  const Compiled compiled = compile_training(plan::make_plan(recipe), plain_target());
   int64_t bytes = 0;
   std::set<std::tuple<int64_t, std::string, std::string>> seen;
   for (const CollectiveTotal& total : collective_totals(compiled)) {
@@ -106,7 +106,7 @@ TEST(CollectiveReportTest, TotalsByAxesAndKindAreTheRowsOfAStep) {
     EXPECT_TRUE(seen.emplace(total.stage, total.axes, total.kind).second) << total.kind << " over " << total.axes;
   }
   EXPECT_EQ(bytes, step_bytes(report_on(compiled, recipe), recipe.train.micro_steps));
-  EXPECT_TRUE(collective_totals(compile_training(dense_recipe({}), plain_target())).empty());
+  EXPECT_TRUE(collective_totals(compile_training(plan::make_plan(dense_recipe({})), plain_target())).empty());
 }
 
 TEST(CollectiveReportTest, ALetterOfTheRecipeIsExplainedByItsFamily) {
@@ -486,7 +486,7 @@ bool is_same(const CollectiveRow& a, const CollectiveRow& b) {
 
 TEST_P(RemovalTest, TheChangeRemovesWhatItSaysAndCostsWhatItSays) {
   const recipe::Recipe recipe = dense_recipe(GetParam());
-  const Compiled before = compile_training(recipe, plain_target());
+  const Compiled before = compile_training(plan::make_plan(recipe), plain_target());
   std::set<std::tuple<int64_t, Phase, std::string, std::vector<std::string>>> tried;
   for (const CollectiveRow& row : report_on(before, recipe)) {
     if (!tried.insert({row.stage, row.phase, row.removal.purpose, row.removal.changes}).second) continue;
@@ -497,7 +497,7 @@ TEST_P(RemovalTest, TheChangeRemovesWhatItSaysAndCostsWhatItSays) {
     recipe::Recipe changed = recipe;
     recipe::apply_overrides(changed, row.removal.changes);
     EXPECT_NE(changed, recipe) << row.removal.changes[0] << " is so already: " << row.cause;
-    const Compiled after = compile_training(changed, plain_target());
+    const Compiled after = compile_training(plan::make_plan(changed), plain_target());
     // What moves over other axes for the same purpose is another collective, with another change.
     const auto shares_change = [&row](const CollectiveRow& left) {
       return left.removal.changes.empty() ||

@@ -12,7 +12,6 @@
 #include "megacpp/program/compile/compiled.h"
 #include "megacpp/program/partition/cut_stages.h"
 #include "megacpp/program/plan/plan.h"
-#include "megacpp/program/recipe/recipe.h"
 #include "megacpp/program/schedule/target.h"
 
 namespace megacpp::compile {
@@ -30,7 +29,7 @@ struct Compilation {
   // What is to be compiled.
   const plan::Plan& plan;
   const schedule::Target& target;
-  const recipe::Recipe* recipe = nullptr;      // of a training run; none: `forward` alone, as `alone` says
+  bool trains = false;                         // the model of the plan; else `forward` alone, as `alone` says
   bool has_update = true;                      // of a training run: behind its micro-steps
   ProgramKind alone = ProgramKind::gradients;  // or inference
   std::string cotangent = {};                  // of such gradients: see GradientRequest
@@ -44,8 +43,8 @@ struct Compilation {
   std::vector<partition::Placements> inputs = {};           // by pipeline stage, once partitioned
   Compiled compiled = {};
 
-  int64_t micro_steps() const { return recipe == nullptr ? 1 : recipe->train.micro_steps; }
-  bool is_inference() const { return recipe == nullptr && alone == ProgramKind::inference; }
+  int64_t micro_steps() const { return trains ? plan.training.micro_steps : 1; }
+  bool is_inference() const { return !trains && alone == ProgramKind::inference; }
   bool is_pipeline() const { return plan.stages > 1; }
   ModelStage& part_of(const Program& program) {
     return parts[static_cast<size_t>(program.chunk * plan.stages + program.stage)];

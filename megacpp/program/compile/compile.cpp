@@ -22,7 +22,7 @@ Decision in_pipelines(const Compilation& run) {
 }
 
 Decision where_weights_change(const Compilation& run) {
-  if (run.recipe == nullptr) return Decision::no("nothing is trained");
+  if (!run.trains) return Decision::no("nothing is trained");
   return run.has_update ? Decision::yes() : Decision::no("micro-steps are compiled alone");
 }
 
@@ -69,7 +69,7 @@ Decision if_we_schedule_chips(const Compilation& run) {
 }
 
 Decision if_anything_is_offloaded(const Compilation& run) {
-  if (run.recipe == nullptr || run.plan.layout->offload == recipe::Offload::none)
+  if (!run.trains || run.plan.layout->offload == recipe::Offload::none)
     return Decision::no("layout.offload leaves everything on the devices");
   return !run.target.tiers.empty() ? Decision::yes()
                                    : Decision::no("the backend " + run.target.name + " keeps everything in one memory");
@@ -79,7 +79,7 @@ Decision if_anything_is_offloaded(const Compilation& run) {
 // on every chip or a pipeline) goes through this list. Each pass has its own dump, number and name.
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> kPasses = {
-      // From a recipe to what one optimizer step computes, over global shapes.
+      // From a plan to what one optimizer step computes, over global shapes.
       {.name = "model",
        .does = "build the forward graph, with a reshard wherever the plan changes a sharding",
        .needed = "every program is made of it",
@@ -204,25 +204,19 @@ Compiled compile(Compilation run, const Options& options) {
   if (parallel.balanced_order) run.compiled.time_order = parallel.time_order(parallel.sequence_chunks);
   run_passes(all_passes(), options, run);
   run.compiled.parameters = std::move(run.forward.parameters);
-  if (run.recipe != nullptr) run.compiled.expert_loads = std::move(run.forward.expert_loads);
+  if (run.trains) run.compiled.expert_loads = std::move(run.forward.expert_loads);
   return std::move(run.compiled);
 }
 
 }  // namespace
 
-Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& target, const Options& options) {
-  return compile_training(recipe, plan::make_plan(recipe), target, options);
+Compiled compile_training(const plan::Plan& plan, const schedule::Target& target, const Options& options) {
+  return compile({.plan = plan, .target = target, .trains = true}, options);
 }
 
-Compiled compile_training(const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target,
-                          const Options& options) {
-  return compile({.plan = plan, .target = target, .recipe = &recipe}, options);
-}
-
-Compiled compile_micro_steps(const recipe::Recipe& recipe, const schedule::Target& target, const Options& options) {
-  const plan::Plan plan = plan::make_plan(recipe);
+Compiled compile_micro_steps(const plan::Plan& plan, const schedule::Target& target, const Options& options) {
   MEGACPP_CHECK(plan.stages == 1) << "a pipeline's micro-steps are several programs";
-  return compile({.plan = plan, .target = target, .recipe = &recipe, .has_update = false}, options);
+  return compile({.plan = plan, .target = target, .trains = true, .has_update = false}, options);
 }
 
 Compiled compile_gradients(GradientRequest request, const schedule::Target& target, const Options& options) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole compiler: one list of passes that every run goes through, in compile.cpp. Takes a recipe and what the
+// The whole compiler: one list of passes that every run goes through, in compile.cpp. Takes a plan and what the
 // backend can do; leaves the scheduled programs and the memory plan of every chip. What each pass leaves is timed,
 // verified, and can be dumped as text; passes that only optimise can be switched off by name.
 #pragma once
@@ -14,7 +14,6 @@
 #include "megacpp/program/compile/compiled.h"
 #include "megacpp/program/model/model.h"
 #include "megacpp/program/plan/plan.h"
-#include "megacpp/program/recipe/recipe.h"
 #include "megacpp/program/schedule/target.h"
 
 namespace megacpp::compile {
@@ -35,15 +34,12 @@ struct Options {
   std::function<void(std::string_view pass)> after_pass = {};
 };
 
-/// A training run: micro-steps (forward, backward, gradient accumulation) and update. `plan` was made of `recipe`; left
-/// out, it is made here.
-Compiled compile_training(const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target,
-                          const Options& options = {});
-Compiled compile_training(const recipe::Recipe& recipe, const schedule::Target& target, const Options& options = {});
+/// A training run: micro-steps (forward, backward, gradient accumulation) and update.
+Compiled compile_training(const plan::Plan& plan, const schedule::Target& target, const Options& options = {});
 
 /// The micro-steps of a training run that has no pipeline, without the update: what plans need that ask about these
 /// alone. The program is that of compile_training().
-Compiled compile_micro_steps(const recipe::Recipe& recipe, const schedule::Target& target, const Options& options = {});
+Compiled compile_micro_steps(const plan::Plan& plan, const schedule::Target& target, const Options& options = {});
 
 /// Forward and gradients of a forward graph, for comparing with a reference: outputs as the graph has them, plus
 /// "grad.<name>" for every parameter and every float batch input; in a pipeline gradients are state of these names.

@@ -83,7 +83,7 @@ TEST_P(SmallModelTest, GradientsOfASingleMicroStepAreWrittenNotAdded) {
   recipe.name = "small";
   recipe.model = GetParam();
   recipe.train = {.batch = 2, .sequence = 8, .micro_steps = 1, .steps = 1};
-  const StagePrograms chip = compile_training(recipe, plain_target()).stages[0];
+  const StagePrograms chip = compile_training(plan::make_plan(recipe), plain_target()).stages[0];
   for (const memory::ProgramPlan& program : chip.memory.programs)
     for (const memory::Buffers::Copy& copy : program.final_copies) ADD_FAILURE() << copy.to_state << " is copied";
   const ir::Graph& micro_step = chip.find(ProgramKind::micro_step).graph;
@@ -111,7 +111,7 @@ TEST(CompileTrainingTest, RecomputeKeepsGradientsAndSavesMemory) {
   using recipe::RecomputeLevel;
   for (const RecomputeLevel level : {RecomputeLevel::none, RecomputeLevel::selective, RecomputeLevel::full}) {
     const std::string policy(base::text_of(level));
-    const Compiled compiled = compile_training(small_training(level), plain_target());
+    const Compiled compiled = compile_training(plan::make_plan(small_training(level)), plain_target());
     const StagePrograms& chip = compiled.stages[0];
     const ir::Graph& step = chip.find(ProgramKind::micro_step).graph;
     outputs[policy] = ops::evaluate(step, testing_support::model_inputs(step, compiled.parameters, 11), Rounding::none);
@@ -127,9 +127,9 @@ TEST(CompileTrainingTest, RecomputeKeepsGradientsAndSavesMemory) {
 
 TEST(CompileTrainingTest, FrozenWeightsCostNoGradientNoStateAndNoProductOfTheirGradient) {
   recipe::Recipe recipe = small_training(recipe::RecomputeLevel::none);
-  const Compiled whole = compile_training(recipe, plain_target());
+  const Compiled whole = compile_training(plan::make_plan(recipe), plain_target());
   recipe.model.lora = {.rank = 2, .targets = {"block*.A.w*"}};
-  const Compiled adapted = compile_training(recipe, plain_target());
+  const Compiled adapted = compile_training(plan::make_plan(recipe), plain_target());
   size_t frozen = 0, adapters = 0;
   for (const StateTensor& tensor : adapted.stages[0].state) {
     const bool is_adapter = blocks::is_adapter(tensor.name);
@@ -153,7 +153,8 @@ TEST(CompileTrainingTest, FrozenWeightsCostNoGradientNoStateAndNoProductOfTheirG
 }
 
 TEST(CompileTrainingTest, StateIsReplacedInPlaceWithoutCopies) {
-  const Compiled compiled = compile_training(small_training(recipe::RecomputeLevel::none), plain_target());
+  const Compiled compiled =
+      compile_training(plan::make_plan(small_training(recipe::RecomputeLevel::none)), plain_target());
   for (const memory::ProgramPlan& program : compiled.stages[0].memory.programs)
     EXPECT_TRUE(program.final_copies.empty());
   EXPECT_GT(compiled.flops_per_step(), 0.0);
@@ -163,9 +164,10 @@ TEST(CompileTrainingTest, StateIsReplacedInPlaceWithoutCopies) {
 TEST(CompileTrainingTest, SameRecipeGivesSameTextAndEveryPassIsDumped) {
   const auto folder = std::filesystem::temp_directory_path() / ("megacpp_compile_test" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
-  const Compiled first =
-      compile_training(small_training(recipe::RecomputeLevel::full), plain_target(), {.dump_dir = folder});
-  const Compiled again = compile_training(small_training(recipe::RecomputeLevel::full), plain_target());
+  const Compiled first = compile_training(plan::make_plan(small_training(recipe::RecomputeLevel::full)), plain_target(),
+                                          {.dump_dir = folder});
+  const Compiled again =
+      compile_training(plan::make_plan(small_training(recipe::RecomputeLevel::full)), plain_target());
   const StagePrograms &one = first.stages[0], &other = again.stages[0];
   for (size_t p = 0; p < one.programs.size(); ++p)
     EXPECT_EQ(ir::print(one.programs[p].graph), ir::print(other.programs[p].graph));
@@ -186,17 +188,17 @@ TEST(CompileTrainingTest, ImplicitReplicationIsRefusedWithWhatIsEnough) {
   for (const int64_t data : {1, 2}) {
     recipe.layout.data_parallel = data;
     recipe.layout.max_replicated_bytes = 0;
-    const base::Problem problem =
-        testing_support::problem_of(base::Code::E1408, [&] { compile_training(recipe, plain_target()); });
+    const base::Problem problem = testing_support::problem_of(
+        base::Code::E1408, [&] { compile_training(plan::make_plan(recipe), plain_target()); });
     EXPECT_NE(problem.where.find("E.router"), std::string::npos) << problem.where;
     EXPECT_NE(problem.got.find("along context"), std::string::npos) << problem.got;
     const std::string next = "set layout.context_parallel: 1, or layout.max_replicated_bytes: ";
     ASSERT_TRUE(problem.next.starts_with(next)) << problem.next;
     const int64_t enough = std::stoll(problem.next.substr(next.size()));
     recipe.layout.max_replicated_bytes = enough;
-    EXPECT_NO_THROW(compile_training(recipe, plain_target()));
+    EXPECT_NO_THROW(compile_training(plan::make_plan(recipe), plain_target()));
     recipe.layout.max_replicated_bytes = enough - 1;
-    EXPECT_THROW(compile_training(recipe, plain_target()), base::Error);
+    EXPECT_THROW(compile_training(plan::make_plan(recipe), plain_target()), base::Error);
     if (data == 1) enough_alone = enough;
     EXPECT_EQ(enough * data, enough_alone) << "what data splits is not counted";
   }
@@ -206,7 +208,7 @@ TEST(CompileTrainingTest, GatheredWeightsAreNoImplicitReplication) {
   recipe::Recipe recipe = small_training(recipe::RecomputeLevel::none);
   recipe.model = testing_support::small_model("dense", "AE");
   recipe.layout = {.data_parallel = 2, .zero = 3, .max_replicated_bytes = 64};  // less than any matrix has
-  EXPECT_NO_THROW(compile_training(recipe, plain_target()));
+  EXPECT_NO_THROW(compile_training(plan::make_plan(recipe), plain_target()));
 }
 
 // Blocks whose gradients are reduced while other nodes run.
@@ -226,9 +228,9 @@ TEST(CompileTrainingTest, GradientsOfASingleMicroStepAreReducedBesideTheBackward
     recipe.model.hidden = recipe.model.config<blocks::Recurrent>().width =
         32;  // gradients large enough to travel by themselves
     recipe.layout = {.data_parallel = 2, .zero = zero};
-    const Compiled waiting = compile_training(recipe, plain_target());
+    const Compiled waiting = compile_training(plan::make_plan(recipe), plain_target());
     recipe.train.micro_steps = 1;
-    const Compiled early = compile_training(recipe, plain_target());
+    const Compiled early = compile_training(plan::make_plan(recipe), plain_target());
     const StagePrograms &before = waiting.stages[0], &after = early.stages[0];
     for (const char* block : {"block00", "block01", "block02", "block03"}) {
       EXPECT_FALSE(reduced_beside_work(before.find(ProgramKind::micro_step).graph).contains(block)) << block;
@@ -251,8 +253,8 @@ TEST(MicroStepsTest, AloneTheyAreTheProgramOfATraining) {
                                        recipe::Layout{.data_parallel = 2, .zero = 3}}) {
     recipe::Recipe recipe = small_training(recipe::RecomputeLevel::full);
     recipe.layout = layout;
-    const StagePrograms whole = compile_training(recipe, plain_target()).stages[0];
-    const StagePrograms alone = compile_micro_steps(recipe, plain_target()).stages[0];
+    const StagePrograms whole = compile_training(plan::make_plan(recipe), plain_target()).stages[0];
+    const StagePrograms alone = compile_micro_steps(plan::make_plan(recipe), plain_target()).stages[0];
     ASSERT_EQ(alone.programs.size(), 1u) << "no update";
     const ir::Graph &got = alone.programs[0].graph, &wanted = whole.find(ProgramKind::micro_step).graph;
     EXPECT_EQ(ir::print(got), ir::print(wanted));

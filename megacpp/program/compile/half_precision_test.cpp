@@ -55,7 +55,7 @@ struct LossFacts {
 
 LossFacts loss_facts(schedule::Target target, int64_t full_rate_rows) {
   target.full_rate_rows = full_rate_rows;
-  const StagePrograms chip = compile_training(large_vocabulary(), target).stages[0];
+  const StagePrograms chip = compile_training(plan::make_plan(large_vocabulary()), target).stages[0];
   const ir::Graph& graph = chip.find(ProgramKind::micro_step).graph;
   const memory::ProgramPlan& plan = chip.memory.programs[chip.index_of(ProgramKind::micro_step)];
   LossFacts facts{.peak_bytes = plan.lower_bound};
@@ -138,7 +138,7 @@ std::set<std::string> inputs_of(const Program& program, ir::Role role) {
 }
 
 TEST_P(ConvertOnceTest, OneProgramOfEachStageMakesCopiesThatMicroStepsRead) {
-  const Compiled compiled = compile_training(half_precision(2, GetParam()), plain_target());
+  const Compiled compiled = compile_training(plan::make_plan(half_precision(2, GetParam())), plain_target());
   for (const StagePrograms& chip : compiled.stages) {
     EXPECT_EQ(conversions(chip), 1);
     EXPECT_EQ(chip.kind_of(chip.step.front()), ProgramKind::convert_weights);
@@ -161,9 +161,9 @@ TEST_P(ConvertOnceTest, OneProgramOfEachStageMakesCopiesThatMicroStepsRead) {
 }
 
 TEST_P(ConvertOnceTest, CopiesAreStateOfOneStepShardedAsTheirWeights) {
-  const Compiled with = compile_training(half_precision(2, GetParam()), plain_target());
+  const Compiled with = compile_training(plan::make_plan(half_precision(2, GetParam())), plain_target());
   const Compiled without =
-      compile_training(half_precision(2, GetParam()), plain_target(), {.without = {"convert_once"}});
+      compile_training(plan::make_plan(half_precision(2, GetParam())), plain_target(), {.without = {"convert_once"}});
   for (size_t stage = 0; stage < with.stages.size(); ++stage) {
     const StagePrograms &chip = with.stages[stage], &before = without.stages[stage];
     int64_t weights = 0;
@@ -203,12 +203,12 @@ TEST(ConvertOnceTest, CopiesThatWouldTakeMoreAreNotHeld) {
     SCOPED_TRACE(layout[0]);
     std::vector<std::string> settings = base;
     settings.insert(settings.end(), layout.begin(), layout.end());
-    const Compiled many = compile_training(recipe::load(file, settings), plain_target());
+    const Compiled many = compile_training(plan::make_plan(recipe::load(file, settings)), plain_target());
     EXPECT_GT(bytes_of_copies(many.stages[0]), 0) << "of 8 x 256 tokens more is kept than of weights";
     settings.insert(settings.end(), few.begin(), few.end());
     const recipe::Recipe recipe = recipe::load(file, settings);
-    const Compiled held = compile_training(recipe, plain_target());
-    const Compiled without = compile_training(recipe, plain_target(), {.without = {"convert_once"}});
+    const Compiled held = compile_training(plan::make_plan(recipe), plain_target());
+    const Compiled without = compile_training(plan::make_plan(recipe), plain_target(), {.without = {"convert_once"}});
     EXPECT_EQ(bytes_of_copies(held.stages[0]), 0);
     EXPECT_FALSE(held.stages[0].has(ProgramKind::convert_weights));
     EXPECT_EQ(held.stages[0].memory.total_bytes, without.stages[0].memory.total_bytes);
@@ -221,7 +221,7 @@ TEST(ConvertOnceTest, WeightsThatAMicroStepConvertsTwiceAreNotHeld) {
   for (auto& [letter, level] : recomputed.train.recompute) level = recipe::RecomputeLevel::full;
   for (const recipe::Recipe& recipe :
        {recomputed, half_precision(2, {.data_parallel = 2, .zero = 3}), half_precision(2, {.pipeline_parallel = 2})}) {
-    const Compiled compiled = compile_training(recipe, plain_target());
+    const Compiled compiled = compile_training(plan::make_plan(recipe), plain_target());
     EXPECT_EQ(compiled.stages[0].find_state("bf16.block00.A.wq"), nullptr);
   }
 }
@@ -231,14 +231,15 @@ TEST(ConvertOnceTest, ASingleMicroStepAndF32HaveNoCopies) {
     return std::ranges::any_of(compiled.passes,
                                [](const PassTime& pass) { return pass.name.ends_with("-convert_once"); });
   };
-  const Compiled single = compile_training(half_precision(1), plain_target());
+  const Compiled single = compile_training(plan::make_plan(half_precision(1)), plain_target());
   EXPECT_FALSE(ran(single));
-  const base::Problem problem = testing_support::problem_of(
-      base::Code::E1007, [] { compile_training(half_precision(1), plain_target(), {.without = {"convert_once"}}); });
+  const base::Problem problem = testing_support::problem_of(base::Code::E1007, [] {
+    compile_training(plan::make_plan(half_precision(1)), plain_target(), {.without = {"convert_once"}});
+  });
   EXPECT_NE(problem.got.find("a step has one micro-step"), std::string::npos) << problem.got;
   recipe::Recipe wide = half_precision(2);
   wide.train.precision = ir::DType::f32;
-  const Compiled f32 = compile_training(wide, plain_target());
+  const Compiled f32 = compile_training(plan::make_plan(wide), plain_target());
   for (const Compiled* compiled : {&single, &f32}) {
     EXPECT_FALSE(compiled->stages[0].has(ProgramKind::convert_weights));
     EXPECT_EQ(bytes_of_copies(compiled->stages[0]), 0);
@@ -249,7 +250,8 @@ TEST(ConvertOnceTest, CompilersThatScheduleOrFuseByThemselvesGetTheConversions) 
   schedule::Target scheduling = plain_target(), placing = plain_target();
   scheduling.schedules_itself = placing.places_itself = true;
   for (const schedule::Target& target : {scheduling, placing})
-    EXPECT_FALSE(compile_training(half_precision(2), target).stages[0].has(ProgramKind::convert_weights));
+    EXPECT_FALSE(
+        compile_training(plan::make_plan(half_precision(2)), target).stages[0].has(ProgramKind::convert_weights));
 }
 
 // Of a compiler that places buffers and makes elementwise values again: its plan does not keep them either.
@@ -259,12 +261,12 @@ TEST(RecomputeCheapTest, IsPlannedForACompilerWhoseFusionsDoIt) {
   schedule::Target making = keeping;
   making.ops_per_byte = 2;
   const auto bytes_for = [](const schedule::Target& target) {
-    return compile_training(half_precision(1), target).stages[0].memory.total_bytes;
+    return compile_training(plan::make_plan(half_precision(1)), target).stages[0].memory.total_bytes;
   };
   EXPECT_LT(bytes_for(making), bytes_for(keeping));
   making.schedules_itself = keeping.schedules_itself = true;
   const auto text_for = [](const schedule::Target& target) {
-    return ir::print(compile_training(half_precision(1), target).stages[0].programs[0].graph);
+    return ir::print(compile_training(plan::make_plan(half_precision(1)), target).stages[0].programs[0].graph);
   };
   EXPECT_EQ(text_for(making), text_for(keeping)) << "one that schedules too gets its programs as they are";
 }

@@ -83,8 +83,8 @@ void append_backward_pass(const Compilation& run, Graph& graph, ModelStage& part
       ends.seeds.emplace_back(*graph.find_output(carry.name), arriving_cotangent(run, builder, carry));
   for (const Carry& carry : part.carried_in)
     if (carry.has_gradient) ends.targets.push_back(*graph.find_input(carry.name));
-  const BackwardContext context{part.parameters,
-                                run.recipe == nullptr ? autodiff::Options{} : autodiff_options(*run.recipe), run.plan};
+  const BackwardContext context{part.parameters, run.trains ? autodiff_options(run.plan.training) : autodiff::Options{},
+                                run.plan};
   const std::vector<ValueId> gradients = append_backward(graph, ends, context);
   append_expert_counts(graph, part.expert_loads, run.plan);
   add_cotangents(run, builder, part, gradients);
@@ -142,16 +142,16 @@ double flops_of(const Graph& graph) {
 }
 
 void build_model(Compilation& run) {
-  if (run.recipe != nullptr) {
-    const recipe::Train& train = run.recipe->train;
-    const ir::DType compute = train.precision;
-    run.forward = model::build_forward(run.recipe->model, {train.batch, train.sequence, compute}, run.plan);
+  if (run.trains) {
+    const plan::Training& training = run.plan.training;
+    run.forward =
+        model::build_forward(run.plan.model, {training.batch, training.sequence, training.precision}, run.plan);
     // Backward, the gradient of a product's input costs as much as the product, and that of its weight once more; of a
     // frozen weight there is none.
-    const double passes = run.recipe->model.lora.is_on() ? 2 : 3;
-    run.compiled.model_flops = passes * flops_of(run.forward.graph) * static_cast<double>(train.micro_steps);
+    const double passes = run.plan.model.lora.is_on() ? 2 : 3;
+    run.compiled.model_flops = passes * flops_of(run.forward.graph) * static_cast<double>(training.micro_steps);
   }
-  const bool is_alone = run.recipe == nullptr && !run.is_pipeline();
+  const bool is_alone = !run.trains && !run.is_pipeline();
   run.programs.push_back(
       {.kind = is_alone ? run.alone : ProgramKind::micro_step, .graph = std::move(run.forward.graph)});
   run.parts.push_back(
@@ -197,7 +197,7 @@ namespace {
 void check_groups(const Compilation& run) {
   std::vector<blocks::Parameter> all;
   for (const ModelStage& part : run.parts) all.insert(all.end(), part.parameters.begin(), part.parameters.end());
-  const std::optional<std::string> pattern = optim::unmatched_pattern(run.recipe->optimizer, all);
+  const std::optional<std::string> pattern = optim::unmatched_pattern(run.plan.optimizer, all);
   MEGACPP_REQUIRE(!pattern, E1003,
                   {.where = "optimizer.no_decay",
                    .got = "'" + *pattern + "', which names no parameter of the model",
@@ -218,7 +218,7 @@ void build_updates(Compilation& run) {
       own.expert_loads.insert(own.expert_loads.end(), part.expert_loads.begin(), part.expert_loads.end());
     }
     const auto index = static_cast<int64_t>(stage);
-    Graph update = build_update({own.parameters, own.expert_loads, *run.recipe, run.plan, links_of(run, index)});
+    Graph update = build_update({own.parameters, own.expert_loads, run.plan, links_of(run, index)});
     run.programs.push_back({.kind = ProgramKind::update, .stage = index, .graph = std::move(update)});
   }
 }

@@ -17,7 +17,7 @@ class ModelPassesTest : public testing::Test {
  protected:
   Compilation run_of(const recipe::Recipe& recipe) {
     plan_ = plan::make_plan(recipe);
-    return {.plan = plan_, .target = target_, .recipe = &recipe};
+    return {.plan = plan_, .target = target_, .trains = true};
   }
 
   plan::Plan plan_;
@@ -102,7 +102,7 @@ TEST_F(ModelPassesTest, EveryLetterIsRecomputedAsTheRecipeSays) {
   recipe::Recipe recipe = testing_support::small_training(recipe::RecomputeLevel::none);
   recipe.train.recompute['A'] = recipe::RecomputeLevel::full;
   recipe.train.recompute['M'] = recipe::RecomputeLevel::selective;
-  const autodiff::Options options = autodiff_options(recipe);
+  const autodiff::Options options = autodiff_options(plan::make_plan(recipe).training);
   EXPECT_EQ(options.recompute.at("A"), autodiff::Recompute::full);
   EXPECT_EQ(options.recompute.at("M"), autodiff::Recompute::selective);
   EXPECT_EQ(options.recompute.at("E"), autodiff::Recompute::none);

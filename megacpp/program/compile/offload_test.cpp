@@ -30,8 +30,8 @@ TEST(OffloadTest, StateIsPlannedInTheHostsMemoryAndStreamedInTheUpdateAlone) {
       std::vector<std::string> offloaded = base;
       offloaded.push_back("layout.offload=optimizer");
       const std::string file = std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml";
-      const Compiled before = compile_training(recipe::load(file, base), target);
-      const Compiled after = compile_training(recipe::load(file, offloaded), target);
+      const Compiled before = compile_training(plan::make_plan(recipe::load(file, base)), target);
+      const Compiled after = compile_training(plan::make_plan(recipe::load(file, offloaded)), target);
       for (size_t stage = 0; stage < after.stages.size(); ++stage) {
         const StagePrograms &one = before.stages[stage], &other = after.stages[stage];
         EXPECT_GT(other.memory.of_host().bytes, 0);
@@ -51,8 +51,8 @@ TEST(OffloadTest, StateIsPlannedInTheHostsMemoryAndStreamedInTheUpdateAlone) {
 Compiled beside_a_host(const std::vector<std::string>& settings) {
   schedule::Target target = testing_support::plain_target();
   target.tiers = {ir::Tier::host};
-  return compile_training(recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings),
-                          target);
+  return compile_training(
+      plan::make_plan(recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings)), target);
 }
 
 // Values that programs of a kind copy to the host: bytes, aligned, by letter of their block.
@@ -152,8 +152,8 @@ TEST(OffloadTest, APipelineHandsActivationsOverThroughTheHost) {
 TEST(OffloadTest, ATargetWithOneMemoryKeepsEverythingThere) {
   const std::string file = std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml";
   for (const char* offload : {"layout.offload=optimizer", "layout.offload=activations", "layout.offload=all"}) {
-    const Compiled compiled =
-        compile_training(recipe::load(file, std::vector<std::string>{offload}), testing_support::plain_target());
+    const Compiled compiled = compile_training(plan::make_plan(recipe::load(file, std::vector<std::string>{offload})),
+                                               testing_support::plain_target());
     EXPECT_EQ(compiled.stages[0].memory.of_host().bytes, 0) << offload;
   }
 }

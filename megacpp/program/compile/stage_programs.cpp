@@ -291,7 +291,7 @@ class Assembler {
 // Every chip runs the whole model.
 StagePrograms assemble_whole(Compilation& run) {
   StagePrograms chip{.programs = std::move(run.programs)};
-  const ProgramKind kind = run.recipe == nullptr ? run.alone : ProgramKind::micro_step;
+  const ProgramKind kind = run.trains ? ProgramKind::micro_step : run.alone;
   const size_t program = chip.index_of(kind);
   if (chip.has(ProgramKind::convert_weights))
     chip.step.push_back({.program = chip.index_of(ProgramKind::convert_weights)});

@@ -7,7 +7,6 @@
 #include "megacpp/program/ops/builder.h"
 #include "megacpp/program/optim/update.h"
 #include "megacpp/program/partition/partition.h"
-#include "megacpp/program/recipe/recompute.h"
 
 namespace megacpp::compile {
 namespace {
@@ -83,14 +82,13 @@ std::vector<optim::StateShardings> state_shardings(const std::vector<blocks::Par
 
 }  // namespace
 
-autodiff::Options autodiff_options(const recipe::Recipe& recipe) {
+autodiff::Options autodiff_options(const plan::Training& training) {
   const auto policy = [](recipe::RecomputeLevel level) {
     if (recipe::keeps_everything(level)) return autodiff::Recompute::none;
     return level == recipe::RecomputeLevel::full ? autodiff::Recompute::full : autodiff::Recompute::selective;
   };
   autodiff::Options options;
-  for (const char letter : recipe::recompute_letters(recipe.model))
-    options.recompute[std::string(1, letter)] = policy(recipe::recompute_level(recipe, letter));
+  for (const auto& [letter, level] : training.recompute) options.recompute[std::string(1, letter)] = policy(level);
   return options;
 }
 
@@ -133,8 +131,8 @@ void append_expert_counts(Graph& graph, const std::vector<model::ExpertLoad>& lo
 }
 
 Graph build_update(const UpdateContext& context) {
-  const recipe::Recipe& recipe = context.recipe;
-  return optim::build_update(optim::optimizer_def(recipe.optimizer.name), recipe.optimizer,
+  const recipe::Optimizer& optimizer = context.plan.optimizer;
+  return optim::build_update(optim::optimizer_def(optimizer.name), optimizer,
                              {.parameters = context.parameters,
                               .balances = bias_balances(context.loads, context.plan),
                               .shardings = state_shardings(context.parameters, context.plan),

@@ -11,7 +11,6 @@
 #include "megacpp/program/model/model.h"
 #include "megacpp/program/optim/update.h"
 #include "megacpp/program/plan/plan.h"
-#include "megacpp/program/recipe/recipe.h"
 
 namespace megacpp::compile {
 
@@ -32,7 +31,6 @@ struct BackwardContext {
 struct UpdateContext {
   const std::vector<blocks::Parameter>& parameters;
   const std::vector<model::ExpertLoad>& loads;
-  const recipe::Recipe& recipe;
   const plan::Plan& plan;
   optim::StageLinks links = {};
 };
@@ -40,7 +38,7 @@ struct UpdateContext {
 /// All at once: a search per parameter would grow with the square of the depth.
 std::map<std::string, ir::ValueId> inputs_by_name(const ir::Graph& graph);
 
-autodiff::Options autodiff_options(const recipe::Recipe& recipe);
+autodiff::Options autodiff_options(const plan::Training& training);
 
 /// Appends the backward pass and the accumulation of the gradients of those parameters that are inputs of the graph.
 /// Returns the gradients of `ends.targets`.

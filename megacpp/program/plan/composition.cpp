@@ -8,23 +8,20 @@
 
 #include "megacpp/program/optim/optimizer_def.h"
 #include "megacpp/program/recipe/block_types.h"
-#include "megacpp/program/recipe/pattern.h"
 #include "megacpp/program/recipe/recompute.h"
 
 namespace megacpp::plan {
 namespace {
 
-using recipe::Recipe;
-
 std::string joined_or_none(const std::vector<std::string>& parts, const char* separator) {
   return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, separator));
 }
 
-std::string stage_cut(const Plan& plan, const Recipe& recipe) {
+std::string stage_cut(const Plan& plan) {
   if (plan.stages == 1) return "none";
-  const bool is_given = !recipe::expand(recipe.model).cuts.empty();
   return fmt::format("{} stages x {} chunks, cut {}, schedule {}", plan.stages, plan.layout->virtual_stages,
-                     is_given ? "where the pattern says" : "by estimated cost", base::text_of(plan.layout->schedule));
+                     !plan.cuts.empty() ? "where the pattern says" : "by estimated cost",
+                     base::text_of(plan.layout->schedule));
 }
 
 std::string tensor_parallel(const Plan& plan) {
@@ -40,10 +37,10 @@ std::string tensor_parallel(const Plan& plan) {
   return joined_or_none(parts, "; ");
 }
 
-std::string recompute(const Recipe& recipe) {
+std::string recompute(const Plan& plan) {
   std::vector<std::string> parts;
-  for (const char letter : recipe::recompute_letters(recipe.model))
-    if (const recipe::RecomputeLevel level = recipe::recompute_level(recipe, letter); !recipe::keeps_everything(level))
+  for (const char letter : recipe::recompute_letters(plan.model))
+    if (const recipe::RecomputeLevel level = plan.training.recompute.at(letter); !recipe::keeps_everything(level))
       parts.push_back(fmt::format("{} {}", letter, base::text_of(level)));
   return joined_or_none(parts, ", ");
 }
@@ -65,31 +62,28 @@ std::string zero(const Plan& plan) {
   return fmt::format("{} {}", kWhat[plan.layout.zero()], fmt::join(parts, ", "));
 }
 
-std::string expert_parallel(const Plan& plan, const Recipe& recipe) {
+std::string expert_parallel(const Plan& plan) {
   if (plan.layout->expert_parallel == 1) return "none";
   std::set<int64_t> counts;
-  for (const int64_t experts : recipe::expert_counts(recipe.model)) counts.insert(experts);
+  for (const int64_t experts : recipe::expert_counts(plan.model)) counts.insert(experts);
   return fmt::format("{} experts over {} chips, tokens travel by {}", fmt::join(counts, " and "),
                      plan.layout->expert_parallel, base::text_of(plan.layout->dispatcher));
 }
 
-std::string optimizer(const Recipe& recipe) {
-  std::string text(optim::optimizer_def(recipe.optimizer.name).title);
-  if (recipe.optimizer.clip > 0) text += fmt::format(", clipped at norm {}", recipe.optimizer.clip);
-  if (recipe.train.micro_steps > 1) text += fmt::format(", every {} micro-steps", recipe.train.micro_steps);
+std::string optimizer(const Plan& plan) {
+  std::string text(optim::optimizer_def(plan.optimizer.name).title);
+  if (plan.optimizer.clip > 0) text += fmt::format(", clipped at norm {}", plan.optimizer.clip);
+  if (plan.adds_micro_steps) text += fmt::format(", every {} micro-steps", plan.training.micro_steps);
   return text;
 }
 
 }  // namespace
 
-std::vector<CompositionStep> composition(const Plan& plan, const Recipe& recipe) {
-  return {{"stage cut", stage_cut(plan, recipe)},
-          {"tensor parallel", tensor_parallel(plan)},
-          {"recompute", recompute(recipe)},
-          {"compile", compilation(plan)},
-          {"ZeRO", zero(plan)},
-          {"expert parallel", expert_parallel(plan, recipe)},
-          {"optimizer", optimizer(recipe)}};
+std::vector<CompositionStep> composition(const Plan& plan) {
+  return {{"stage cut", stage_cut(plan)}, {"tensor parallel", tensor_parallel(plan)},
+          {"recompute", recompute(plan)}, {"compile", compilation(plan)},
+          {"ZeRO", zero(plan)},           {"expert parallel", expert_parallel(plan)},
+          {"optimizer", optimizer(plan)}};
 }
 
 }  // namespace megacpp::plan

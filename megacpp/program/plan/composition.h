@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "megacpp/program/plan/plan.h"
-#include "megacpp/program/recipe/recipe.h"
 
 namespace megacpp::plan {
 
@@ -17,6 +16,6 @@ struct CompositionStep {
 };
 
 /// Stage cut, tensor parallel, recompute, compile, ZeRO, expert parallel, optimizer.
-std::vector<CompositionStep> composition(const Plan& plan, const recipe::Recipe& recipe);
+std::vector<CompositionStep> composition(const Plan& plan);
 
 }  // namespace megacpp::plan

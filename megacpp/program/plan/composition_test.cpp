@@ -11,8 +11,7 @@ namespace {
 
 std::string text_of(const recipe::Recipe& recipe) {
   std::string text = "\n";
-  for (const CompositionStep& step : composition(make_plan(recipe), recipe))
-    text += step.step + ": " + step.here + "\n";
+  for (const CompositionStep& step : composition(make_plan(recipe))) text += step.step + ": " + step.here + "\n";
   return text;
 }
 

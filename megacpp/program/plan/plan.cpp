@@ -7,6 +7,7 @@
 #include "megacpp/program/plan/gates.h"
 #include "megacpp/program/plan/spread.h"
 #include "megacpp/program/recipe/pattern.h"
+#include "megacpp/program/recipe/recompute.h"
 
 namespace megacpp::plan {
 namespace {
@@ -22,11 +23,22 @@ ir::Axes kept_axes(const Plan& plan) {
   return {plan.parallel.axes_of(Dim::data).back()};
 }
 
+Training training_of(const recipe::Recipe& recipe) {
+  const recipe::Train& train = recipe.train;
+  Training training{
+      .batch = train.batch, .sequence = train.sequence, .micro_steps = train.micro_steps, .precision = train.precision};
+  for (const char letter : recipe::recompute_letters(recipe.model))
+    training.recompute[letter] = recipe::recompute_level(recipe, letter);
+  return training;
+}
+
 }  // namespace
 
 Plan make_plan(const recipe::Recipe& recipe, Adjustable adjustable) {
   check_layout(recipe, adjustable);
   Plan plan;
+  plan.model = recipe.model;
+  plan.training = training_of(recipe);
   plan.layout = ResolvedLayout(recipe.model, recipe.layout);
   plan.gathers = gather_unit(plan.layout->policy);
   plan.parallel = spread(recipe.model, plan.layout);
@@ -37,7 +49,7 @@ Plan make_plan(const recipe::Recipe& recipe, Adjustable adjustable) {
   plan.chips = parallel.mesh.chips();
   plan.stages = plan.layout->pipeline_parallel;
   if (plan.stages > 1) plan.cuts = recipe::expand(recipe.model).cuts;
-  plan.adds_micro_steps = recipe.train.micro_steps > 1;
+  plan.adds_micro_steps = plan.training.micro_steps > 1;
   plan.gradients_wait = plan.layout.zero() < 2 && plan.adds_micro_steps;
   plan.kept = kept_axes(plan);
   return plan;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a recipe to where everything is placed: the mesh, the axes behind each dimension of the model, and for every
-// parameter how it is stored, computed with, differentiated and updated. Nothing here computes or allocates; later
-// stages read the plan and never the layout keys behind it.
+// From a recipe to what a training step is, with nothing left open: the model, its micro-steps, its optimizer, and
+// where everything is placed: the mesh, the axes behind each dimension of the model, and for every parameter how it is
+// stored, computed with, differentiated and updated. Nothing here computes or allocates; later stages read the plan and
+// never the recipe behind it.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,9 +20,20 @@
 
 namespace megacpp::plan {
 
+/// What a step computes, besides the model.
+struct Training {
+  int64_t batch = 0;     // sequences of a micro-step, over all chips
+  int64_t sequence = 0;  // tokens
+  int64_t micro_steps = 1;
+  ir::DType precision = ir::DType::f32;
+  std::map<char, recipe::RecomputeLevel> recompute = {};  // of every letter that the model has
+};
+
 /// Mesh axes are, in this order and only where a degree is above 1: stage, data, expert, context, model. `data` and
 /// `model` stand as several axes (model.0, model.1, ..) where tensors must split them in steps.
 struct Plan {
+  recipe::Model model = {};
+  Training training = {};
   ResolvedLayout layout = {};
   blocks::Parallel parallel = {};
   int64_t chips = 1;

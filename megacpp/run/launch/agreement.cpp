@@ -26,7 +26,7 @@ using collectives::Field;
 ProcessOptions with_free_memory(ProcessOptions options, const recipe::Recipe& recipe) {
   if (!options.free_memory)
     options.free_memory = [recipe] {
-      return runtime::backend_named(recipe.backend).free_bytes(runtime::run_request(recipe)).value_or(INT64_MAX);
+      return runtime::backend_named(recipe.backend).free_bytes(recipe::run_request(recipe)).value_or(INT64_MAX);
     };
   return options;
 }
@@ -44,7 +44,7 @@ void add_bytes(std::vector<Field>& fields, const compile::Compiled& compiled) {
 
 void require_devices_of_backend(const recipe::Recipe& recipe) {
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
-  if (backend.require_devices) backend.require_devices(runtime::run_request(recipe));
+  if (backend.require_devices) backend.require_devices(recipe::run_request(recipe));
 }
 
 Agreement::Agreement(const recipe::Recipe& requested, ProcessOptions options)
@@ -138,7 +138,7 @@ Standing Agreement::agree_standing(Status here, std::string_view said) {
 
 void Agreement::same_estimate(size_t rung, const plan::Changes& changes, const fit::Estimate& estimate) {
   is_starting_ = true;
-  std::vector<Field> fields = recipe_fields(estimate.recipe);
+  std::vector<Field> fields = recipe_fields(estimate.recipe());
   fields.push_back({"rung", std::to_string(rung)});
   fields.push_back({"changes", fit::to_text(changes)});
   add_bytes(fields, estimate.compiled);

@@ -403,7 +403,7 @@ TEST_F(AgreementTest, AllProcessesRunTheSameResolvedRecipe) {
   processes_.run([&](size_t process) {
     Launch launch(recipe(), {.none = true}, no_log, options(process));
     launch.prepare();
-    resolved[process] = recipe::print(launch.estimate().recipe);
+    resolved[process] = recipe::print(launch.estimate().recipe());
   });
   EXPECT_EQ(resolved[0], resolved[1]);
 }

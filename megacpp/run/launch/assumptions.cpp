@@ -47,7 +47,7 @@ bool may_be_unrolled(const recipe::Recipe& recipe, const hw::Chip& chip) {
 
 std::vector<std::string> backend_features(const runtime::Backend& named, hw::ChipKind kind,
                                           const recipe::Recipe& recipe) {
-  return named.features ? named.features(runtime::run_request(with_plugin_for(kind, recipe)))
+  return named.features ? named.features(recipe::run_request(with_plugin_for(kind, recipe)))
                         : std::vector<std::string>();
 }
 
@@ -88,11 +88,10 @@ void set_pool(fit::Assumptions& assumptions, const runtime::Backend& backend, in
 
 fit::Lane lane_on(const hw::Slice& slice, const recipe::Recipe& recipe) {
   const runtime::Backend& backend = runtime::backend_on(slice.chip.kind, recipe.backend);
-  return {
-      .backend = backend.name,
-      .hardware = slice.chip.name,
-      .placement = backend.placement ? std::optional(backend.placement(runtime::run_request(recipe))) : std::nullopt,
-      .loops = loops_on(slice.chip.kind, backend, recipe)};
+  return {.backend = backend.name,
+          .hardware = slice.chip.name,
+          .placement = backend.placement ? std::optional(backend.placement(recipe::run_request(recipe))) : std::nullopt,
+          .loops = loops_on(slice.chip.kind, backend, recipe)};
 }
 
 fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHardware hardware, UsersCatalog& catalog,
@@ -103,7 +102,7 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
   const hw::ChipKind kind = hardware.slice.chip.kind;
   fit::Assumptions assumptions{.slice = std::move(hardware.slice),
                                .has_rates = hardware.has_rates,
-                               .kernels = runtime::estimate_target(backend, recipe, mesh),
+                               .kernels = runtime::estimate_target(backend, recipe::run_request(recipe), mesh),
                                .lane = {},
                                .compiled_by_xla = backend.emits_stablehlo,
                                .fused_attention = recipe.xla.attention == recipe::XlaAttention::fused,
@@ -135,7 +134,7 @@ fit::Assumptions assumptions_for(const recipe::Recipe& recipe, runtime::FoundHar
 }
 
 fit::Assumptions assumptions_for(const recipe::Recipe& recipe, hw::Slice slice, UsersCatalog& catalog) {
-  const runtime::TargetMesh mesh = runtime::mesh_here(runtime::run_request(recipe), slice.devices());
+  const runtime::TargetMesh mesh = runtime::mesh_here(recipe::run_request(recipe), slice.devices());
   return assumptions_for(recipe, {.slice = std::move(slice)}, catalog, mesh);
 }
 

@@ -10,7 +10,7 @@ namespace megacpp::launch {
 std::string code_version() { return MEGACPP_VERSION "+" + source_hash(); }
 
 std::string platform_of(const recipe::Recipe& recipe) {
-  return runtime::backend_named(recipe.backend).identity(runtime::run_request(recipe));
+  return runtime::backend_named(recipe.backend).identity(recipe::run_request(recipe));
 }
 
 catalog::Build program_of(const recipe::Recipe& recipe) {
@@ -22,7 +22,7 @@ catalog::Build build_of(const recipe::Recipe& recipe, const hw::Slice& slice) {
   // Devices of a plugin that nothing is known of stand for this machine under a name of their own.
   const bool is_this_machine = slice.chip.kind == hw::ChipKind::host && slice.chip.name == "host";
   if (!is_this_machine) return build;
-  const int threads = runtime::backend_named(recipe.backend).threads(runtime::run_request(recipe));
+  const int threads = runtime::backend_named(recipe.backend).threads(recipe::run_request(recipe));
   build.threads = runtime::threads_per_chip(threads, slice.chip.slices.host[0]);
   build.processor = runtime::this_processor().name();
   return build;

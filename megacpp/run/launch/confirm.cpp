@@ -16,7 +16,7 @@ namespace {
 
 /// A few steps of the estimate, and what the catalog is told of them.
 Confirmed run_estimate(const fit::Estimate& estimate, UsersCatalog& catalog) {
-  const recipe::Recipe& recipe = estimate.recipe;
+  const recipe::Recipe& recipe = estimate.recipe();
   const std::unique_ptr<data::TokenSource> source = data::open_source(recipe.data);
   const data::Batches batches(*source, train::batch_options(recipe));
   const StartedRun started = start(estimate);

@@ -38,10 +38,8 @@ const plan::Degree* degree_named(const std::array<plan::Degree, 5>& degrees, con
 /// The features of one recipe on one backend.
 class FeatureTable {
  public:
-  FeatureTable(const recipe::Recipe& recipe, const plan::Plan& plan, const runtime::Backend& backend)
-      : recipe_(recipe), resolved_(recipe), backend_(backend), ignored_(ignored_on(backend)) {
-    resolved_.layout = plan.layout.keys();
-  }
+  FeatureTable(const plan::PlannedRecipe& planned, const runtime::Backend& backend)
+      : recipe_(planned.recipe()), resolved_(planned.resolved()), backend_(backend), ignored_(ignored_on(backend)) {}
 
   std::vector<Feature> run() {
     for (const recipe::Key& key : recipe::keys())
@@ -91,12 +89,13 @@ class FeatureTable {
     }
   }
 
-  /// A degree of one splits nothing; a flag that is not set does nothing, nor does what is "none". A number of 0 mostly
-  /// stands for a default that is on (train.threads: all cores), but for these two.
+  /// A degree of one splits nothing; a flag that is not set does nothing, nor does an offload of nothing. A number of 0
+  /// mostly stands for a default that is on (train.threads: all cores), but for these two.
   bool is_neutral(const recipe::Key& key, const std::string& value) const {
     if (degree_named(plan::degrees_of(resolved_.layout), key.path) != nullptr) return value == "1";
     if (key.path == "layout.zero" || key.path == "layout.prefetch") return value == "0";
-    return value == "false" || value == "none";
+    if (key.path == "layout.offload") return resolved_.layout.offload == recipe::Offload::none;
+    return value == "false";
   }
 
   std::vector<std::string> other_values(const recipe::Key& key, const std::string& value) const {
@@ -159,9 +158,8 @@ std::string_view state_name(FeatureState state) {
   return "";
 }
 
-std::vector<Feature> features_of(const recipe::Recipe& recipe, const plan::Plan& plan,
-                                 const runtime::Backend& backend) {
-  return FeatureTable(recipe, plan, backend).run();
+std::vector<Feature> features_of(const plan::PlannedRecipe& planned, const runtime::Backend& backend) {
+  return FeatureTable(planned, backend).run();
 }
 
 }  // namespace megacpp::launch

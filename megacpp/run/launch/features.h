@@ -11,7 +11,7 @@
 
 #include "megacpp/core/base/decision.h"
 #include "megacpp/machine/runtime/backend.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/ignored_keys.h"
 #include "megacpp/program/recipe/recipe.h"
 
@@ -41,6 +41,6 @@ struct Feature {
 
 /// All keys of the layout, those that some backend ignores, and the flags. `plan` was made of `recipe`, which the
 /// backend can run.
-std::vector<Feature> features_of(const recipe::Recipe& recipe, const plan::Plan& plan, const runtime::Backend& backend);
+std::vector<Feature> features_of(const plan::PlannedRecipe& planned, const runtime::Backend& backend);
 
 }  // namespace megacpp::launch

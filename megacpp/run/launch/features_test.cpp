@@ -17,7 +17,7 @@ std::vector<Feature> features_with(const std::string& backend, const std::vector
   recipe::Recipe recipe = testing_support::hybrid_recipe();
   recipe.backend = backend;
   recipe::apply_overrides(recipe, settings);
-  return features_of(recipe, plan::make_plan(recipe), runtime::backend_named(backend));
+  return features_of(plan::PlannedRecipe(recipe), runtime::backend_named(backend));
 }
 
 Feature feature_of(const std::vector<Feature>& features, const std::string& key) {
@@ -60,11 +60,11 @@ TEST(FeaturesTest, OffloadThatABackendCannotRunIsE1505) {
     recipe.backend = backend;
     recipe.layout.offload = recipe::Offload::optimizer;
     const base::Problem problem =
-        testing_support::problem_of(base::Code::E1505, [&] { runtime::require_supported(recipe); });
+        testing_support::problem_of(base::Code::E1505, [&] { runtime::backend_that_runs(recipe); });
     EXPECT_EQ(problem.where, "layout.offload: optimizer");
     EXPECT_EQ(problem.next, "set layout.offload: none, or use another backend");
     recipe.layout.offload = recipe::Offload::activations;
-    testing_support::problem_of(base::Code::E1505, [&] { runtime::require_supported(recipe); });
+    testing_support::problem_of(base::Code::E1505, [&] { runtime::backend_that_runs(recipe); });
   }
 }
 
@@ -86,7 +86,7 @@ TEST(FeaturesTest, EveryLineThatIgnoresAKeyAppliesHereAsItDoesToRuns) {
   for (const runtime::Backend& backend : runtime::all_backends()) {
     recipe::Recipe recipe = testing_support::hybrid_recipe();
     recipe.backend = backend.name;
-    const std::vector<Feature> features = features_of(recipe, plan::make_plan(recipe), backend);
+    const std::vector<Feature> features = features_of(plan::PlannedRecipe(recipe), backend);
     for (const recipe::IgnoredKey& line : backend.ignores) {
       if (line.applies && !line.applies(recipe)) continue;
       const Feature feature = feature_of(features, line.key);

@@ -15,10 +15,8 @@ namespace megacpp::launch {
 namespace {
 
 FilledRecipe filled_by_data(const recipe::Recipe& recipe, int64_t devices) {
-  FilledRecipe filled{.recipe = recipe, .changes = fit::filling_changes(recipe, devices), .plan = {}};
-  filled.recipe = fit::with_changes(recipe, filled.changes);
-  filled.plan = plan::make_plan(filled.recipe);
-  return filled;
+  plan::Changes changes = fit::filling_changes(recipe, devices);
+  return {.planned = plan::PlannedRecipe(fit::with_changes(recipe, changes)), .changes = std::move(changes)};
 }
 
 /// The least sharing of sequences, by heads and by tokens, that the slice can be filled with.
@@ -29,7 +27,7 @@ std::optional<FilledRecipe> filled_by_sharing(const recipe::Recipe& recipe, int6
                                {"layout.context_parallel", std::to_string(sharing / tensor)}};
       try {
         FilledRecipe filled = filled_by_data(fit::with_changes(recipe, changes), devices);
-        if (filled.plan.chips != devices) continue;
+        if (filled.planned.plan().chips != devices) continue;
         filled.changes.insert(filled.changes.begin(), changes.begin(), changes.end());
         return filled;
       } catch (const base::Error&) {

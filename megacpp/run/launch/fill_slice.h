@@ -7,7 +7,7 @@
 
 #include "megacpp/hardware/hw/slice.h"
 #include "megacpp/program/plan/next_step.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/recipe.h"
 
 namespace megacpp::launch {
@@ -16,9 +16,8 @@ namespace megacpp::launch {
 std::string changes_text(const plan::Changes& changes);
 
 struct FilledRecipe {
-  recipe::Recipe recipe;
+  plan::PlannedRecipe planned;
   plan::Changes changes;  // that were made
-  plan::Plan plan;
 };
 
 /// The gates' refusals; one of a recipe that was changed names the changes.

@@ -89,7 +89,7 @@ std::vector<RunHost> hosts_alike(const LayoutWish& wish) {
 
 fit::Assumptions assumptions_of(const LayoutWish& wish) {
   const runtime::Backend& backend = runtime::backend_named(wish.recipe.backend);
-  runtime::RunRequest request = runtime::run_request(wish.recipe);
+  recipe::RunRequest request = recipe::run_request(wish.recipe);
   request.chips = wish.chips;  // how they are used is what is looked for
   runtime::Machine machine;
   machine.free_bytes = backend.free_bytes(request).value_or(INT64_MAX);

@@ -51,8 +51,8 @@ runtime::Machine agreed_machine(const recipe::Recipe& recipe, const runtime::Bac
                                  "rates of the machine", [&] { return rates_text(backend.host_rates.kept()); }));
                            }};
   if (backend.device_name)
-    machine.device_name = agreement.from_coordinator("name of devices",
-                                                     [&] { return backend.device_name(runtime::run_request(recipe)); });
+    machine.device_name =
+        agreement.from_coordinator("name of devices", [&] { return backend.device_name(recipe::run_request(recipe)); });
   return machine;
 }
 
@@ -147,11 +147,11 @@ Launch::Launch(recipe::Recipe requested, const CatalogChoice& catalog, Log log, 
 fit::Assumptions Launch::agreed_assumptions() {
   const runtime::Backend& backend = runtime::backend_named(requested_.backend);
   const std::vector<RunHost> hosts = agreement_.hosts_of_run();
-  runtime::FoundHardware hardware = backend.find_hardware(runtime::run_request(requested_),
+  runtime::FoundHardware hardware = backend.find_hardware(recipe::run_request(requested_),
                                                           agreed_machine(requested_, backend, agreement_, hosts, log_));
   if (!hardware.note.empty()) log_({"hardware", hardware.note});
   if (backend.visible_gpus && !agreement_.is_alone())
-    hardware.sharers = agreement_.gpu_sharers(backend.visible_gpus(runtime::run_request(requested_)));
+    hardware.sharers = agreement_.gpu_sharers(backend.visible_gpus(recipe::run_request(requested_)));
   if (hardware.sharers > 1)
     log_({"hardware", fmt::format("{} processes share a GPU and its memory", hardware.sharers)});
   fit::Assumptions assumptions = assumptions_for(requested_, std::move(hardware), catalog_, mesh_);
@@ -317,7 +317,7 @@ void Launch::drop_fired_fault(const memory::OomFacts& failure) {
   const int64_t place = agreement_.least("injected fault", fired_fault(requested_.hardware, failure).value_or(kNone));
   if (place == kNone) return;
   requested_ = without_fault(std::move(requested_), place);
-  estimate_->recipe = without_fault(std::move(estimate_->recipe), place);
+  estimate_->planned.set_hardware(without_fault(recipe(), place).hardware);
 }
 
 void Launch::end_with(const memory::OutOfMemory& failure) {

@@ -44,7 +44,7 @@ class Launch {
   /// Whether there is an estimate: also where prepare() ended because nothing fits.
   bool is_planned() const { return estimate_.has_value(); }
   /// What to run now.
-  const recipe::Recipe& recipe() const { return estimate_->recipe; }
+  const recipe::Recipe& recipe() const { return estimate_->recipe(); }
   /// Without a time where only a plugin knows its devices.
   const fit::Estimate& estimate() const { return *estimate_; }
   /// The rung it runs at; 0: as requested.

@@ -22,7 +22,7 @@ using memory::human_bytes;
 constexpr size_t kShownPieces = 5;
 
 OomSubject subject_of(const fit::Estimate& estimate) {
-  const recipe::Recipe& recipe = estimate.recipe;
+  const recipe::Recipe& recipe = estimate.recipe();
   return {.model = recipe.name,
           .pattern = recipe.model.pattern,
           .depth = recipe.model.depth,

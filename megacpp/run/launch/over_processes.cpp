@@ -134,7 +134,7 @@ void on_all_processes(collectives::World& world, std::string_view subject, const
 
 base::Decision joins_processes(const recipe::Recipe& recipe) {
   const runtime::Backend& backend = runtime::backend_named(recipe.backend);
-  if (backend.joins_processes) return backend.joins_processes(runtime::run_request(recipe));
+  if (backend.joins_processes) return backend.joins_processes(recipe::run_request(recipe));
   const bool has_transport = std::ranges::count(backend.transports, std::string("mpi")) > 0;
   return has_transport ? base::Decision::yes() : base::Decision::no("it has all chips in one process");
 }

@@ -49,7 +49,7 @@ void remember_measured(catalog::Catalog& catalog, const fit::Estimate& estimate,
                                 .measured = value});
   };
   if (measured.bytes && measured.plan != nullptr)
-    sample(catalog::kPeakBytes, fit::parts_of(*measured.plan, fit::letter_families(estimate.recipe.model)),
+    sample(catalog::kPeakBytes, fit::parts_of(*measured.plan, fit::letter_families(estimate.recipe().model)),
            static_cast<double>(*measured.bytes));
   if (measured.step_seconds && *measured.step_seconds > 0 && estimate.time.seconds() > 0)
     sample(catalog::kStepSeconds, fit::parts_of(estimate.time), *measured.step_seconds);

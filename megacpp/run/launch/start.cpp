@@ -13,22 +13,21 @@
 namespace megacpp::launch {
 
 StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
-  const recipe::Recipe& recipe = estimate.recipe;
-  const runtime::Backend& backend = runtime::backend_named(recipe.backend);
+  const recipe::Recipe& recipe = estimate.recipe();
+  const runtime::Backend& backend = runtime::backend_that_runs(recipe);
+  const recipe::RunRequest request = recipe::run_request(recipe);
   base::PartClock clock;
   const runtime::TargetMesh mesh =
-      options.mesh ? *options.mesh
-                   : runtime::mesh_here(runtime::run_request(recipe), estimate.plan.parallel.mesh.chips());
+      options.mesh ? *options.mesh : runtime::mesh_here(request, estimate.plan().parallel.mesh.chips());
   StartedRun started{.own_programs = {}, .compiled = &estimate.compiled, .run = {}, .parts = {}};
   if (!backend.estimates_with.empty() || !options.without.empty()) {
-    runtime::require_supported(recipe);
-    started.own_programs = std::make_unique<compile::Compiled>(compile::compile_training(
-        recipe, estimate.plan, backend.target(runtime::run_request(recipe), mesh), {.without = options.without}));
+    started.own_programs = std::make_unique<compile::Compiled>(
+        compile::compile_training(estimate.plan(), backend.target(request, mesh), {.without = options.without}));
     started.compiled = started.own_programs.get();
     clock.lap("compile");
   }
   if (options.before_load) options.before_load(*started.compiled);
-  runtime::LoadOptions load = runtime::load_options(runtime::run_request(recipe), started.compiled->mesh.chips());
+  runtime::LoadOptions load = runtime::load_options(request, started.compiled->mesh.chips());
   load.profile = options.profile;
   load.trace_steps = options.trace_steps;
   load.transport = mesh.transport;
@@ -42,11 +41,11 @@ StartedRun start(const fit::Estimate& estimate, const StartOptions& options) {
       return train::snapshot_bytes(*compiled, chips);
     };
   load.fetches = train::expert_fetches(*started.compiled);
-  started.run = runtime::load_for(recipe, *started.compiled, load);
+  started.run = runtime::load_on(backend, request, *started.compiled, load);
   clock.add(started.run->load_parts());
   try {
     if (options.after_load) options.after_load(*started.run);
-    train::confirm_start(estimate.plan, *started.compiled, *started.run);
+    train::confirm_start(estimate.plan(), *started.compiled, *started.run);
     const auto seed = static_cast<uint64_t>(recipe.train.seed);
     train::RunState state(*started.compiled, *started.run);
     if (options.fill_state) {

@@ -74,11 +74,11 @@ std::unique_ptr<Decoder::Program> Decoder::load(const recipe::Model& model, cons
   const plan::Plan one_chip;
   auto program = std::make_unique<Program>();
   program->tokens = tokens;
-  program->compiled = compile::compile_forward(std::move(decoding), one_chip,
-                                               runtime::target_on(backend, recipe, one_chip.parallel.mesh));
-  runtime::LoadOptions loading = runtime::load_options(runtime::run_request(recipe), 1);
+  program->compiled = compile::compile_forward(
+      std::move(decoding), one_chip, runtime::target_on(backend, recipe::run_request(recipe), one_chip.parallel.mesh));
+  runtime::LoadOptions loading = runtime::load_options(recipe::run_request(recipe), 1);
   loading.fetches = {kLogits};
-  program->run = runtime::load_on(backend, recipe, program->compiled, loading);
+  program->run = runtime::load_on(backend, recipe::run_request(recipe), program->compiled, loading);
   program->logits.resize(static_cast<size_t>(options_.sequences * tokens * vocab_));
   program->reads_positions = program->run->stages(kPositions, 0);
   load_weights(weights, program->compiled, *program->run);

@@ -57,10 +57,10 @@ std::vector<float> whole_logits(const recipe::Model& model, const checkpoint::Te
   const runtime::Backend& backend = runtime::backend_named("cpu");
   const compile::Compiled compiled =
       compile::compile_forward(model::build_forward(model, {kSequences, kLength}, plan, true), plan,
-                               runtime::target_on(backend, recipe, plan.parallel.mesh));
-  runtime::LoadOptions loading = runtime::load_options(runtime::run_request(recipe), 1);
+                               runtime::target_on(backend, recipe::run_request(recipe), plan.parallel.mesh));
+  runtime::LoadOptions loading = runtime::load_options(recipe::run_request(recipe), 1);
   loading.fetches = {"logits"};
-  const auto run = runtime::load_on(backend, recipe, compiled, loading);
+  const auto run = runtime::load_on(backend, recipe::run_request(recipe), compiled, loading);
   RunState state(compiled, *run);
   for (const auto& [name, tensor] : weights) state.write<float>(name, tensor.data);
   state.stage<int32_t>("batch.ids", 0, ids);

@@ -16,7 +16,7 @@
 #include "megacpp/program/compile/compile.h"
 #include "megacpp/program/model/model.h"
 #include "megacpp/program/plan/gates.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/run/train/load_state.h"
 #include "megacpp/run/train/run_state.h"
 
@@ -103,10 +103,10 @@ recipe::Recipe fitted_to(const recipe::Recipe& recipe, TokenPairs& pairs) {
 }
 
 /// A pipeline runs its stages along a schedule with backward passes; elsewhere there is the forward pass alone.
-compile::Compiled compile_loss(const recipe::Recipe& recipe, const plan::Plan& plan, const schedule::Target& target) {
-  const ir::DType compute = recipe.train.precision;
+compile::Compiled compile_loss(const plan::Plan& plan, const schedule::Target& target) {
+  const plan::Training& training = plan.training;
   model::ForwardModel forward =
-      model::build_forward(recipe.model, {recipe.train.batch, recipe.train.sequence, compute}, plan);
+      model::build_forward(plan.model, {training.batch, training.sequence, training.precision}, plan);
   if (plan.stages == 1) return compile::compile_forward(std::move(forward), plan, target);
   return compile::compile_gradients({.forward = std::move(forward), .plan = plan}, target);
 }
@@ -127,13 +127,14 @@ struct Rows {
 
 class Evaluator {
  public:
-  Evaluator(const recipe::Recipe& recipe, const checkpoint::TensorMap& weights)
-      : recipe_(recipe), plan_(plan::make_plan(recipe)) {
-    const schedule::Target target = runtime::target_for(recipe, plan_.parallel.mesh);
-    compiled_ = compile_loss(recipe, plan_, target);
-    runtime::LoadOptions loading = runtime::load_options(runtime::run_request(recipe), compiled_.mesh.chips());
+  Evaluator(const plan::PlannedRecipe& planned, const checkpoint::TensorMap& weights)
+      : training_(planned.plan().training) {
+    const runtime::Backend& backend = runtime::backend_that_runs(planned.recipe());
+    const recipe::RunRequest request = recipe::run_request(planned.recipe());
+    compiled_ = compile_loss(planned.plan(), runtime::target_on(backend, request, planned.plan().parallel.mesh));
+    runtime::LoadOptions loading = runtime::load_options(request, compiled_.mesh.chips());
     loading.fetches = {kLoss};
-    run_ = runtime::load_for(recipe, compiled_, loading);
+    run_ = runtime::load_on(backend, request, compiled_, loading);
     state_ = std::make_unique<RunState>(compiled_, *run_);
     load_weights(weights, compiled_, *run_);
     if (state_->stages("batch.positions")) stage("batch.positions", positions());
@@ -160,25 +161,25 @@ class Evaluator {
 
  private:
   std::vector<int32_t> positions() const {
-    std::vector<int32_t> positions(static_cast<size_t>(recipe_.train.sequence));
+    std::vector<int32_t> positions(static_cast<size_t>(training_.sequence));
     std::iota(positions.begin(), positions.end(), 0);
     return positions;
   }
 
   void stage(const std::string& input, const std::vector<int32_t>& rows) {
-    state_->stage<int32_t>(input, 0, in_stored_order(rows, compiled_.time_order, recipe_.train.sequence));
+    state_->stage<int32_t>(input, 0, in_stored_order(rows, compiled_.time_order, training_.sequence));
   }
 
   /// Positions behind the end of the text are masked.
   Rows next_rows(TokenPairs& pairs) const {
     Rows rows;
-    const int64_t count = recipe_.train.batch * recipe_.train.sequence;
+    const int64_t count = training_.batch * training_.sequence;
     for (int64_t at = 0; at < count; ++at) {
       const bool is_text = !pairs.is_at_end();
       const int32_t document = pairs.current().document;
       rows.ids.push_back(is_text ? pairs.current().id : 0);
       rows.labels.push_back(is_text ? pairs.following().id : kMasked);
-      const bool begins = at % recipe_.train.sequence == 0 || rows.segments.back() != document;
+      const bool begins = at % training_.sequence == 0 || rows.segments.back() != document;
       rows.document_positions.push_back(begins ? 0 : rows.document_positions.back() + 1);
       rows.segments.push_back(document);
       rows.counted += is_text ? 1 : 0;
@@ -187,8 +188,7 @@ class Evaluator {
     return rows;
   }
 
-  const recipe::Recipe& recipe_;
-  plan::Plan plan_;
+  const plan::Training& training_;
   compile::Compiled compiled_;
   std::unique_ptr<runtime::Executable> run_;
   std::unique_ptr<RunState> state_;
@@ -204,7 +204,7 @@ Evaluation evaluate(const recipe::Recipe& recipe, const checkpoint::TensorMap& w
                     const EvaluateRequest& request) {
   TokenPairs pairs(request,
                    recipe.model.vocab);  // before the model is compiled: a text that is too short costs no time
-  const recipe::Recipe fitted = fitted_to(recipe, pairs);
+  const plan::PlannedRecipe fitted(fitted_to(recipe, pairs));
   return Evaluator(fitted, weights).run(pairs, request.on_batch);
 }
 

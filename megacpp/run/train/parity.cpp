@@ -13,7 +13,7 @@
 #include "megacpp/machine/backends/backend_table.h"
 #include "megacpp/program/model/model.h"
 #include "megacpp/program/optim/update.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/run/checkpoint/hf_config.h"
 #include "megacpp/run/checkpoint/name_map.h"
 #include "megacpp/run/checkpoint/safetensors.h"
@@ -142,9 +142,11 @@ class Parity {
       ids_ = read_tokens(file_, "in.ids", described_.model.vocab, false);
       labels_ = read_tokens(file_, "in.labels", described_.model.vocab, true);
     }
-    const recipe::Recipe recipe = recipe_for(settings, backend.name);
-    const plan::Plan plan = plan::make_plan(recipe, plan::Adjustable::layout);
-    const schedule::Target target = runtime::target_on(backend, recipe, plan.parallel.mesh);
+    const plan::PlannedRecipe planned(recipe_for(settings, backend.name), plan::Adjustable::layout);
+    recipe::require_supported(backend.cannot_run, backend.name, planned.recipe());
+    const recipe::RunRequest request = recipe::run_request(planned.recipe());
+    const plan::Plan& plan = planned.plan();
+    const schedule::Target target = runtime::target_on(backend, request, plan.parallel.mesh);
     compiled_ = described_.lone_block
                     ? compile::compile_gradients(
                           {.forward = model::build_mixer(described_.model, described_.model.pattern[0], batch_, plan),
@@ -155,9 +157,9 @@ class Parity {
                           {.forward = model::build_forward(described_.model, batch_, plan, true), .plan = plan}, target,
                           options);
     check_outputs();
-    runtime::LoadOptions loading = runtime::load_options(runtime::run_request(recipe), compiled_.mesh.chips());
+    runtime::LoadOptions loading = runtime::load_options(request, compiled_.mesh.chips());
     loading.fetches = compared_outputs();
-    run_ = runtime::load_on(backend, recipe, compiled_, loading);
+    run_ = runtime::load_on(backend, request, compiled_, loading);
     bind(parameters);
   }
 

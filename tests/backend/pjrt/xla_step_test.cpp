@@ -116,9 +116,11 @@ TEST_F(XlaStepTest, TheLoadOfExpertsIsFetchedOnceForAllBlocksOfALoop) {
 
 TEST_F(XlaStepTest, StateAndSumsOfAStepCannotBeFetched) {
   const recipe::Recipe recipe = on_plugin({});
-  const compile::Compiled compiled = compile::compile_training(recipe, runtime::target_on(xla_, recipe, ir::Mesh()));
+  const compile::Compiled compiled = compile::compile_training(
+      plan::make_plan(recipe), runtime::target_on(xla_, recipe::run_request(recipe), ir::Mesh()));
   for (const std::string name : {"final_norm.weight", "grad.final_norm.weight"})
-    problem_of(base::Code::E1505, [&] { runtime::load_on(xla_, recipe, compiled, {.fetches = {name}}); });
+    problem_of(base::Code::E1505,
+               [&] { runtime::load_on(xla_, recipe::run_request(recipe), compiled, {.fetches = {name}}); });
 }
 
 struct LoadRow {

@@ -28,7 +28,8 @@ void PrintTo(const ArgumentRow& row, std::ostream* out) { *out << row.name; }
 
 int64_t emitted_bytes(const recipe::Recipe& recipe, const hw::Chip& chip) {
   const auto placement = emit::Placement::megacpp;
-  const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
+  const compile::Compiled compiled =
+      compile::compile_training(plan::make_plan(recipe), runtime::pjrt::xla_target(placement));
   int64_t bytes = 0;
   const emit::Module module = runtime::pjrt::module_of(
       compiled, {.placement = placement, .plugin = "libtpu.so", .has_loops = recipe::has_block_loops(recipe)});

@@ -28,7 +28,7 @@ recipe::Recipe long_recipe(int64_t tokens, const std::vector<std::string>& more 
 }
 
 compile::Compiled compiled_for_xla(const recipe::Recipe& recipe) {
-  return compile::compile_training(recipe, runtime::pjrt::xla_target(emit::Placement::megacpp));
+  return compile::compile_training(plan::make_plan(recipe), runtime::pjrt::xla_target(emit::Placement::megacpp));
 }
 
 std::string text_of(const recipe::Recipe& recipe) {

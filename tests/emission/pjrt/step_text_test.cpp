@@ -31,7 +31,8 @@ emit::Module step_of(const TextRow& row, int64_t depth, Placement placement,
   overrides.push_back("model.depth=" + std::to_string(depth));
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR "/recipes/").append(row.recipe).append(".yaml"), overrides);
-  const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(placement));
+  const compile::Compiled compiled =
+      compile::compile_training(plan::make_plan(recipe), runtime::pjrt::xla_target(placement));
   const compile::StagePrograms& chip = compiled.stages[0];
   const compile::Program& micro_step = chip.find(compile::ProgramKind::micro_step);
   return emit::write_step({micro_step.graph, chip.find(compile::ProgramKind::update).graph, recipe.train.micro_steps,

@@ -196,7 +196,8 @@ INSTANTIATE_TEST_SUITE_P(Nam56rExperts, XlaLayoutParityTest,
 class XlaLongParityTest : public CpuPluginTest, public testing::WithParamInterface<LayoutRow> {};
 
 bool loops_over_blocks(const recipe::Recipe& recipe) {
-  const compile::Compiled compiled = compile::compile_training(recipe, runtime::pjrt::xla_target(Placement::megacpp));
+  const compile::Compiled compiled =
+      compile::compile_training(plan::make_plan(recipe), runtime::pjrt::xla_target(Placement::megacpp));
   for (const compile::Program& program : compiled.stages[0].programs)
     for (const ir::Node& node : program.graph.nodes())
       if (node.op == "blocked_attention_grad") return true;

@@ -137,9 +137,11 @@ TEST(ClientLimitTest, AProgramThatNeedsMoreThanItsClientHasIsRefusedWhenItIsLoad
         std::vector<std::string>{"backend=xla", std::string("xla.plugin=") + STAND_IN_CUDA_PROCESSES_FILE,
                                  "xla.cache=off", "model.depth=2", "train.sequence=64", "hardware.limit=" + own});
     const Backend& xla = backend_named("xla");
-    const compile::Compiled compiled =
-        compile::compile_training(recipe, xla.target(run_request(recipe), mesh_here(run_request(recipe), 1)));
-    const auto load_it = [&] { return load_for(recipe, compiled, load_options(run_request(recipe), 1)); };
+    const compile::Compiled compiled = compile::compile_training(
+        plan::make_plan(recipe), xla.target(recipe::run_request(recipe), mesh_here(recipe::run_request(recipe), 1)));
+    const auto load_it = [&] {
+      return load_on(xla, recipe::run_request(recipe), compiled, load_options(recipe::run_request(recipe), 1));
+    };
     EXPECT_EQ(load_it()->memory(0).limit_bytes, int64_t{1} << 30);
     const testing_support::Variable behaviour("STAND_IN_CUDA", "large");
     const base::Problem problem = testing_support::problem_of(Code::E2001, load_it);

@@ -12,7 +12,7 @@
 #include "megacpp/machine/backends/backend_table.h"
 #include "megacpp/machine/runtime/backend.h"
 #include "megacpp/program/compile/compile.h"
-#include "megacpp/program/plan/plan.h"
+#include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/parse.h"
 #include "megacpp/run/data/batches.h"
 #include "megacpp/run/data/source.h"
@@ -53,11 +53,13 @@ class Counting final : public data::TokenSource {
 };
 
 double first_loss(const runtime::Backend& backend, const recipe::Recipe& recipe) {
-  const plan::Plan plan = plan::make_plan(recipe);
+  recipe::require_supported(backend.cannot_run, backend.name, recipe);
+  const plan::Plan plan = plan::PlannedRecipe(recipe).plan();
+  const recipe::RunRequest request = recipe::run_request(recipe);
   const compile::Compiled compiled =
-      compile::compile_training(recipe, plan, runtime::target_on(backend, recipe, plan.parallel.mesh));
-  const std::unique_ptr<runtime::Executable> run = runtime::load_on(
-      backend, recipe, compiled, runtime::load_options(runtime::run_request(recipe), compiled.mesh.chips()));
+      compile::compile_training(plan, runtime::target_on(backend, request, plan.parallel.mesh));
+  const std::unique_ptr<runtime::Executable> run =
+      runtime::load_on(backend, request, compiled, runtime::load_options(request, compiled.mesh.chips()));
   train::RunState(compiled, *run).initialise_weights(static_cast<uint64_t>(recipe.train.seed));
   const Counting source;
   const data::Batches batches(source, train::batch_options(recipe));
@@ -101,7 +103,7 @@ std::string try_backend(const runtime::Backend& backend, const std::string& plat
   std::vector<std::string> overrides = {"backend=" + backend.name};
   if (!platform.empty()) overrides.push_back("xla.plugin=" + platform);
   const recipe::Recipe recipe = recipe::parse(kTinyRecipe, "the doctor's recipe", overrides);
-  const base::Decision usable = backend.usable(runtime::run_request(recipe));
+  const base::Decision usable = backend.usable(recipe::run_request(recipe));
   if (!usable) return "not tried: " + usable.reason();
   if (lacks_devices(platform, subject)) return "not tried: no device of the platform is here";
   return run_step(backend, recipe);

@@ -9,11 +9,11 @@
 
 #include "megacpp/program/recipe/recipe.h"
 
-namespace megacpp::runtime {
+namespace megacpp::recipe {
 
 struct RunRequest {
-  recipe::Xla xla = {};
-  recipe::Hardware hardware = {};
+  Xla xla = {};
+  Hardware hardware = {};
   int64_t chips = 1;
   int64_t threads = 0;  // of this process; 0: all cores
   std::chrono::seconds wait_limit = std::chrono::seconds(600);
@@ -25,6 +25,6 @@ struct RunRequest {
 };
 
 /// Of a recipe without a model too, as commands have that ask what is here.
-RunRequest run_request(const recipe::Recipe& recipe);
+RunRequest run_request(const Recipe& recipe);
 
-}  // namespace megacpp::runtime
+}  // namespace megacpp::recipe

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/machine/runtime/run_request.h"
+#include "megacpp/program/recipe/run_request.h"
 
 #include <gtest/gtest.h>
 
-namespace megacpp::runtime {
+namespace megacpp::recipe {
 namespace {
 
-recipe::Recipe repeating() {
-  recipe::Recipe recipe;
+Recipe repeating() {
+  Recipe recipe;
   recipe.model.pattern = "AE";
   recipe.model.depth = 6;
   return recipe;
 }
 
 TEST(RunRequestTest, HasWhatTheRecipeSaysOfARun) {
-  recipe::Recipe recipe = repeating();
+  Recipe recipe = repeating();
   recipe.layout.data_parallel = 2;
   recipe.train.threads = 3;
   recipe.train.wait_limit = 7;
@@ -29,11 +29,11 @@ TEST(RunRequestTest, HasWhatTheRecipeSaysOfARun) {
 }
 
 TEST(RunRequestTest, SaysWhetherBlocksAreInLoops) {
-  recipe::Recipe recipe = repeating();
+  Recipe recipe = repeating();
   EXPECT_TRUE(run_request(recipe).has_repeated_blocks);
   EXPECT_TRUE(run_request(recipe).has_block_loops);
   EXPECT_EQ(run_request(recipe).blocks_text, "6 of 6 blocks in loops of 3");
-  recipe.xla.loops = recipe::XlaLoops::off;
+  recipe.xla.loops = XlaLoops::off;
   EXPECT_TRUE(run_request(recipe).has_repeated_blocks);
   EXPECT_FALSE(run_request(recipe).has_block_loops);
   recipe.model.depth = 2;
@@ -46,4 +46,4 @@ TEST(RunRequestTest, ARecipeWithoutAModelAsksForNoBlocks) {
 }
 
 }  // namespace
-}  // namespace megacpp::runtime
+}  // namespace megacpp::recipe
