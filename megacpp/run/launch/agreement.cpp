@@ -16,6 +16,7 @@
 #include "megacpp/program/recipe/chip_settings.h"
 #include "megacpp/run/launch/core_share.h"
 #include "megacpp/run/launch/run_inputs.h"
+#include "megacpp/run/launch/shared_facts.h"
 
 namespace megacpp::launch {
 namespace {
@@ -33,6 +34,14 @@ ProcessOptions with_free_memory(ProcessOptions options, const recipe::Recipe& re
 
 // The part that the least has of the most where nobody need know: other programs come and go.
 constexpr double kEvenMemory = 0.9;
+
+// Of every process, in their order.
+template <typename Fact>
+std::vector<Fact> facts_of_all(collectives::World& world, std::string_view subject, const Fact& own) {
+  std::vector<Fact> facts;
+  for (const std::string& text : world.share(subject, fact_text(own))) facts.push_back(fact_of<Fact>(text));
+  return facts;
+}
 
 void add_bytes(std::vector<Field>& fields, const compile::Compiled& compiled) {
   for (size_t stage = 0; stage < compiled.stages.size(); ++stage)
@@ -84,18 +93,14 @@ FreeMemory Agreement::free_memory() {
 std::vector<RunHost> Agreement::hosts_of_run() {
   const ProcessHost own{
       .machine = options_.machine(), .name = runtime::host_name(), .free_bytes = options_.free_host_memory()};
-  std::vector<ProcessHost> processes;
-  for (const std::string& text : world().share("machine", process_host_text(own)))
-    processes.push_back(process_host_of(text));
-  return run_hosts(processes);
+  return run_hosts(facts_of_all(world(), "machine", own));
 }
 
 int Agreement::core_share() {
   if (is_alone()) return runtime::available_threads();
-  const CoreUser own{.machine = options_.machine(), .cores = runtime::available_cores()};
-  std::vector<CoreUser> users;
-  for (const std::string& text : world().share("cores", to_text(own))) users.push_back(core_user_of(text));
-  return launch::core_share(users, static_cast<size_t>(process()));
+  const std::vector<int> cores = runtime::available_cores();
+  const CoreUser own{.machine = options_.machine(), .cores = {cores.begin(), cores.end()}};
+  return launch::core_share(facts_of_all(world(), "cores", own), static_cast<size_t>(process()));
 }
 
 int64_t Agreement::gpu_sharers(const std::vector<std::string>& seen) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,14 +13,10 @@ namespace megacpp::launch {
 
 struct CoreUser {
   std::string machine;
-  std::vector<int> cores;  // it may run on
+  std::vector<int64_t> cores;  // it may run on
 };
 
 /// The threads of one of the users; at least one.
 int core_share(std::span<const CoreUser> users, size_t own);
-
-/// For one process to tell the others.
-std::string to_text(const CoreUser& user);
-CoreUser core_user_of(const std::string& text);
 
 }  // namespace megacpp::launch

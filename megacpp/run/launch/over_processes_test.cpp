@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -22,6 +23,17 @@ class OverProcessesTest : public testing::Test {
   static void set_launcher(const char* process, const char* processes) {
     for (const auto& [name, value] : {std::pair("PMI_RANK", process), std::pair("PMI_SIZE", processes)})
       value == nullptr ? ::unsetenv(name) : ::setenv(name, value, /*overwrite=*/1);
+  }
+
+  /// How on_all_processes() ends on each of three processes.
+  static std::vector<base::Error> errors_of(const std::function<void(size_t process)>& body) {
+    testing_support::Processes processes(3);
+    std::vector<base::Error> errors(3, base::Error(base::Code::E9001, {}));
+    processes.run([&](size_t process) {
+      const auto world = processes.transport(process).make({.chips = 3, .wait_limit = std::chrono::seconds(60)});
+      errors[process] = testing_support::error_of([&] { on_all_processes(*world, "data", [&] { body(process); }); });
+    });
+    return errors;
   }
 
   const ir::Mesh mesh_ = ir::Mesh({{"data", 2}, {"model", 2}});
@@ -90,15 +102,8 @@ TEST_F(OverProcessesTest, ChipsArePlacedOnHosts) {
 }
 
 TEST_F(OverProcessesTest, WhatOneProcessCannotReadEndsAll) {
-  testing_support::Processes processes(3);
-  std::vector<base::Error> errors(3, base::Error(base::Code::E9001, {}));
-  processes.run([&](size_t process) {
-    const auto world = processes.transport(process).make({.chips = 3, .wait_limit = std::chrono::seconds(60)});
-    errors[process] = testing_support::error_of([&] {
-      on_all_processes(*world, "data", [&] {
-        if (process == 1) base::raise(base::Code::E1008, {.where = "corpus.txt", .got = "no such file"});
-      });
-    });
+  const std::vector<base::Error> errors = errors_of([](size_t process) {
+    if (process == 1) base::raise(base::Code::E1008, {.where = "corpus.txt", .got = "no such file"});
   });
   EXPECT_EQ(errors[1].code(), base::Code::E1008);
   for (const size_t other : {size_t{0}, size_t{2}}) {
@@ -113,16 +118,9 @@ TEST_F(OverProcessesTest, WhatOneProcessCannotReadEndsAll) {
 
 // A launcher ends with the status of any process: a supervisor must not try again what would fail again.
 TEST_F(OverProcessesTest, TheGravestErrorOfAllDecidesHowEachEnds) {
-  testing_support::Processes processes(3);
-  std::vector<base::Error> errors(3, base::Error(base::Code::E9001, {}));
-  processes.run([&](size_t process) {
-    const auto world = processes.transport(process).make({.chips = 3, .wait_limit = std::chrono::seconds(60)});
-    errors[process] = testing_support::error_of([&] {
-      on_all_processes(*world, "data", [&] {
-        if (process == 0) base::raise(base::Code::E3001, {.where = "run", .got = "disk full"});
-        if (process == 1) base::raise(base::Code::E1008, {.where = "corpus.txt", .got = "no such file"});
-      });
-    });
+  const std::vector<base::Error> errors = errors_of([](size_t process) {
+    if (process == 0) base::raise(base::Code::E3001, {.where = "run", .got = "disk full"});
+    if (process == 1) base::raise(base::Code::E1008, {.where = "corpus.txt", .got = "no such file"});
   });
   EXPECT_EQ(errors[0].code(), base::Code::E3001);
   EXPECT_EQ(errors[1].code(), base::Code::E1008);

@@ -4,24 +4,9 @@
 #include <algorithm>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
-#include "megacpp/core/base/error.h"
-#include "megacpp/core/base/json.h"
 #include "megacpp/machine/collectives/placement.h"
 
 namespace megacpp::launch {
-
-std::string process_host_text(const ProcessHost& process) {
-  return base::to_text(base::Json{{"machine", process.machine}, {"name", process.name}, {"free", process.free_bytes}});
-}
-
-ProcessHost process_host_of(const std::string& text) {
-  const base::Json json = base::parse_json(text, base::Code::E9001, "the machine of a process");
-  return {.machine = json.at("machine").get<std::string>(),
-          .name = json.at("name").get<std::string>(),
-          .free_bytes = json.at("free").get<int64_t>()};
-}
 
 std::vector<RunHost> run_hosts(const std::vector<ProcessHost>& processes) {
   std::vector<RunHost> hosts;

@@ -16,11 +16,7 @@ struct ProcessHost {
   std::string machine;     // as runtime::machine_identity() has it
   std::string name;        // of the host, for people
   int64_t free_bytes = 0;  // beside the memory of devices
-
-  bool operator==(const ProcessHost&) const = default;
 };
-std::string process_host_text(const ProcessHost& process);
-ProcessHost process_host_of(const std::string& text);
 
 struct RunHost {
   std::string name;

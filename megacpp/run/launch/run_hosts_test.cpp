@@ -16,11 +16,6 @@ TEST(RunHostsTest, ProcessesOfAMachineAreOneHost) {
                                          {.name = "node7", .processes = {3}, .free_bytes = 60}}));
 }
 
-TEST(RunHostsTest, TextHasAll) {
-  const ProcessHost process{.machine = "boot 1", .name = "node 7", .free_bytes = 3};
-  EXPECT_EQ(process_host_of(process_host_text(process)), process);
-}
-
 // As processes have them: those that differ along `model` stay together.
 TEST(RunHostsTest, ChipsAreDealtToHostsAsToTheirProcesses) {
   const fit::Hosts hosts = planned_hosts({{.name = "node7", .processes = {0, 2}, .free_bytes = 30},

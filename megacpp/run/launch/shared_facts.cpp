@@ -28,6 +28,19 @@ void visit_fields(const Visit& visit, Self& measures) {
   visit("parts", measures.parts);
 }
 
+template <typename Visit, base::Is<ProcessHost> Self>
+void visit_fields(const Visit& visit, Self& process) {
+  visit("machine", process.machine);
+  visit("name", process.name);
+  visit("free", process.free_bytes);
+}
+
+template <typename Visit, base::Is<CoreUser> Self>
+void visit_fields(const Visit& visit, Self& user) {
+  visit("machine", user.machine);
+  visit("cores", user.cores);
+}
+
 namespace {
 
 // Written by another process of this very build: what is not as written is a defect.
@@ -60,6 +73,8 @@ MEGACPP_FACT(std::vector<catalog::Sample>);
 MEGACPP_FACT(RememberedStart);
 MEGACPP_FACT(catalog::OomReport);
 MEGACPP_FACT(RunMeasures);
+MEGACPP_FACT(ProcessHost);
+MEGACPP_FACT(CoreUser);
 #undef MEGACPP_FACT
 
 }  // namespace megacpp::launch

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one process of a run tells the others, as text and back: the coordinator the rates of its machine and what its
-// catalog knows, so that all plan from the same facts; one whose memory ran out its report; and all what their chips
-// have used.
+// catalog knows, so that all plan from the same facts; one whose memory ran out its report; and all what machine they
+// are on, what cores they may use, and what their chips have used.
 #pragma once
 
 #include <string>
@@ -10,6 +10,8 @@
 #include "megacpp/hardware/catalog/oom_report.h"
 #include "megacpp/hardware/catalog/records.h"
 #include "megacpp/hardware/hw/host_chip.h"
+#include "megacpp/run/launch/core_share.h"
+#include "megacpp/run/launch/run_hosts.h"
 #include "megacpp/run/launch/run_measures.h"
 
 namespace megacpp::launch {
@@ -24,7 +26,7 @@ struct RememberedStart {
 };
 
 /// For samples (std::vector<catalog::Sample>), a RememberedStart, the report of memory that ran out
-/// (catalog::OomReport), and RunMeasures of the chips of one process.
+/// (catalog::OomReport), and of one process its ProcessHost, CoreUser and RunMeasures.
 template <typename Fact>
 std::string fact_text(const Fact& fact);
 template <typename Fact>

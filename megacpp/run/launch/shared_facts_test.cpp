@@ -69,6 +69,15 @@ TEST(SharedFactsTest, AStartArrivesWhole) {
   EXPECT_EQ(told.ran, start.ran);
 }
 
+TEST(SharedFactsTest, WhatAProcessSaysOfItsMachineArrives) {
+  const ProcessHost host = fact_of<ProcessHost>(fact_text(ProcessHost{"boot 7", "node 1", 3}));
+  EXPECT_EQ(host.machine + " " + host.name, "boot 7 node 1");
+  EXPECT_EQ(host.free_bytes, 3);
+  const CoreUser user = fact_of<CoreUser>(fact_text(CoreUser{"boot 7", {0, 12}}));
+  EXPECT_EQ(user.machine, "boot 7");
+  EXPECT_EQ(user.cores, (std::vector<int64_t>{0, 12}));
+}
+
 TEST(SharedFactsTest, MeasuresOfProcessesMeet) {
   RunMeasures first;
   first.chips = {{.chip = 0, .memory = {.limit_bytes = 100, .planned_peak_bytes = 40, .measured_peak_bytes = 40}}};
