@@ -52,7 +52,7 @@ std::optional<compare::Comparison> compare_target(const CompareFlags& flags, con
   compare::Comparison target = compare_paths(flags.target, flags, found);
   if (target.effect) {
     const compare::TargetAnswer answer = compare::on_target(trial, target);
-    found["survival"] = survival_name(answer.survival);
+    found["survival"] = base::text_of(answer.survival);
     found["answer"] = answer.sentence;
     if (!flags.json) print_out("target    {}\n", answer.sentence);
   }

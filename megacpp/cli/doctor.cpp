@@ -66,21 +66,9 @@ std::string findings_text(const std::vector<lineage::Finding>& findings) {
   TextTable table({"", "probe", "here", "documented", "what to do"});
   for (const size_t column : {size_t{2}, size_t{3}, size_t{4}}) table.wrap(column, kMostCellWidth);
   for (const lineage::Finding& finding : findings)
-    table.add({std::string(lineage::status_name(finding.status)), finding.name, finding.live,
-               finding.documented.value_or("-"), finding.fix});
+    table.add({std::string(base::text_of(finding.status)), finding.name, finding.live, finding.documented.value_or("-"),
+               finding.fix});
   return table.to_text();
-}
-
-Json findings_json(const std::vector<lineage::Finding>& findings) {
-  Json json = Json::array();
-  for (const lineage::Finding& finding : findings)
-    json.push_back({{"probe", finding.name},
-                    {"group", finding.group},
-                    {"status", lineage::status_name(finding.status)},
-                    {"live", finding.live},
-                    {"documented", base::record_json(finding.documented)},
-                    {"fix", finding.fix}});
-  return json;
 }
 
 void write_lock(const std::filesystem::path& file, const std::vector<lineage::Finding>& findings) {
@@ -102,7 +90,7 @@ int run_doctor(const DoctorFlags& flags) {
   if (file) lock = lineage::read_lock(*file);
   const std::vector<lineage::Finding> findings = examine_with_progress(flags, subject, lock ? &*lock : nullptr);
   if (flags.json) {
-    print_json({{"lock_file", file ? Json(file->string()) : Json()}, {"findings", findings_json(findings)}});
+    print_json({{"lock_file", file ? Json(file->string()) : Json()}, {"findings", base::record_json(findings)}});
   } else {
     write_output(findings_text(findings));
     print_out("compared with {}\n",

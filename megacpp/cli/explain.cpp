@@ -335,15 +335,13 @@ int explain_features(const plan::PlannedRecipe& planned, bool json) {
   const runtime::Backend& backend = runtime::backend_that_runs(recipe);
   const std::vector<launch::Feature> features = launch::features_of(planned, backend);
   TextTable table({"feature", "value", "state", "why"});
-  Json rows = Json::array();
-  for (const launch::Feature& feature : features) {
-    const std::string state(launch::state_name(feature.state));
-    table.add({feature.key, feature.value, state, feature.why});
-    rows.push_back(Json{{"feature", feature.key}, {"value", feature.value}, {"state", state}, {"why", feature.why}});
-  }
+  for (const launch::Feature& feature : features)
+    table.add({feature.key, feature.value, std::string(base::text_of(feature.state)), feature.why});
   if (json)
-    print_json(
-        {{"name", recipe.name}, {"backend", backend.name}, {"layout", plan::layout_line(plan)}, {"features", rows}});
+    print_json({{"name", recipe.name},
+                {"backend", backend.name},
+                {"layout", plan::layout_line(plan)},
+                {"features", base::record_json(features)}});
   else
     write_output(fmt::format("backend {}\nlayout  {}\n\n{}", backend.name, plan::layout_line(plan), table.to_text()));
   return 0;

@@ -205,20 +205,6 @@ void require_positive(const Side& side) {
 
 }  // namespace
 
-std::string_view finding_name(Finding finding) {
-  switch (finding) {
-    case Finding::lower:
-      return "lower";
-    case Finding::higher:
-      return "higher";
-    case Finding::no_difference:
-      return "no difference";
-    case Finding::too_short:
-      return "too short";
-  }
-  return "";
-}
-
 double confidence_of_each(size_t comparisons) {
   return 1 - (1 - kConfidence) / static_cast<double>(std::max<size_t>(comparisons, 1));
 }

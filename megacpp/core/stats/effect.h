@@ -11,8 +11,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "megacpp/core/base/words.h"
 
 namespace megacpp::stats {
 
@@ -27,7 +28,12 @@ using Series = std::vector<double>;
 using Side = std::vector<Series>;
 
 enum class Finding : uint8_t { lower, higher, no_difference, too_short };
-std::string_view finding_name(Finding finding);  // "lower", "higher", "no difference", "too short"
+constexpr auto words_of(Finding /*finding*/) {
+  return std::to_array<base::Word<Finding>>({{Finding::lower, "lower"},
+                                             {Finding::higher, "higher"},
+                                             {Finding::no_difference, "no difference"},
+                                             {Finding::too_short, "too short"}});
+}
 
 /// Of the other side against the baseline.
 struct Effect {

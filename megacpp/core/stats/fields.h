@@ -9,7 +9,7 @@ namespace megacpp::stats {
 
 template <typename Visit, base::Is<Effect> Self>
 void visit_fields(const Visit& visit, Self& effect) {
-  visit("finding", finding_name(effect.finding));
+  visit("finding", effect.finding);
   visit("ratio", effect.ratio, "other over baseline");
   visit("low", effect.high ? std::optional(effect.low) : std::nullopt);
   visit("high", effect.high);

@@ -40,22 +40,6 @@ Survival judge(const Effect& trial, const Effect& target) {
 
 }  // namespace
 
-std::string_view survival_name(Survival survival) {
-  switch (survival) {
-    case Survival::survived:
-      return "survived";
-    case Survival::lost:
-      return "lost";
-    case Survival::reversed:
-      return "reversed";
-    case Survival::undecided:
-      return "undecided";
-    case Survival::no_gain:
-      return "no gain";
-  }
-  return "";
-}
-
 TargetAnswer on_target(const Comparison& trial, const Comparison& target) {
   MEGACPP_CHECK(trial.effect && target.effect) << "both comparisons have a result";
   MEGACPP_REQUIRE(trial.differences.axes == target.differences.axes, E4001,
@@ -70,7 +54,7 @@ TargetAnswer on_target(const Comparison& trial, const Comparison& target) {
                    .next = "run the target shape with and without the change, or leave --target out"});
   const Survival survival = judge(*trial.effect, *target.effect);
   const std::string sentence =
-      fmt::format("{}: {} on the shape it was tried on, {} on the target", survival_name(survival),
+      fmt::format("{}: {} on the shape it was tried on, {} on the target", base::text_of(survival),
                   change_text(*trial.effect), change_text(*target.effect));
   return {.survival = survival, .sentence = sentence};
 }

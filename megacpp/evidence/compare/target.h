@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
+#include "megacpp/core/base/words.h"
 #include "megacpp/evidence/compare/comparison.h"
 
 namespace megacpp::compare {
@@ -17,7 +17,13 @@ enum class Survival : uint8_t {
   undecided,  // the target's interval still holds both
   no_gain,    // there was nothing to survive
 };
-std::string_view survival_name(Survival survival);  // "survived", "lost", "reversed", "undecided", "no gain"
+constexpr auto words_of(Survival /*survival*/) {
+  return std::to_array<base::Word<Survival>>({{Survival::survived, "survived"},
+                                              {Survival::lost, "lost"},
+                                              {Survival::reversed, "reversed"},
+                                              {Survival::undecided, "undecided"},
+                                              {Survival::no_gain, "no gain"}});
+}
 
 struct TargetAnswer {
   Survival survival = Survival::undecided;

@@ -146,18 +146,6 @@ base::Decision shows_nodes(const runtime::Backend& backend) {
   return base::Decision::no("backend " + backend.name + ", which runs a whole step as one program");
 }
 
-std::string_view state_name(FeatureState state) {
-  switch (state) {
-    case FeatureState::on:
-      return "on";
-    case FeatureState::limited:
-      return "limited";
-    case FeatureState::off:
-      return "off";
-  }
-  return "";
-}
-
 std::vector<Feature> features_of(const plan::PlannedRecipe& planned, const runtime::Backend& backend) {
   return FeatureTable(planned, backend).run();
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "megacpp/core/base/decision.h"
+#include "megacpp/core/base/record.h"
 #include "megacpp/machine/runtime/backend.h"
 #include "megacpp/program/plan/planned_recipe.h"
 #include "megacpp/program/recipe/ignored_keys.h"
@@ -30,7 +31,10 @@ enum class FeatureState : uint8_t {
   limited,  // on, and other values of the key are refused here
   off,      // without effect here, refused here, or not asked for
 };
-std::string_view state_name(FeatureState state);
+constexpr auto words_of(FeatureState /*state*/) {
+  return std::to_array<base::Word<FeatureState>>(
+      {{FeatureState::on, "on"}, {FeatureState::limited, "limited"}, {FeatureState::off, "off"}});
+}
 
 struct Feature {
   std::string key;    // "layout.tensor_parallel", a section ("xla."), or a flag ("train --trace")
@@ -38,6 +42,14 @@ struct Feature {
   FeatureState state = FeatureState::on;
   std::string why = {};  // empty where it is on
 };
+
+template <typename Visit, base::Is<Feature> Self>
+void visit_fields(const Visit& visit, Self& feature) {
+  visit("feature", feature.key);
+  visit("value", feature.value);
+  visit("state", feature.state);
+  visit("why", feature.why);
+}
 
 /// All keys of the layout, those that some backend ignores, and the flags. `plan` was made of `recipe`, which the
 /// backend can run.

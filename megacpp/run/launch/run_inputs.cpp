@@ -50,24 +50,6 @@ Field field_of_use(const RunInput& input, const std::string* value) {
   return {std::string(input.name), input.held == Held::same_use ? "given" : *value};
 }
 
-std::string words_of(Held held) {
-  switch (held) {
-    case Held::same_text:
-      return "the same";
-    case Held::same_use:
-      return "given to all or to none";
-    case Held::same_content:
-      return "the same content";
-    case Held::as_other:
-      return "compared as";
-    case Held::of_first:
-      return "of the first process";
-    case Held::of_each:
-      return "of each its own";
-  }
-  return "";
-}
-
 std::string title_of(const RunInput& input) {
   return input.kind == InputKind::content ? std::string(input.name) : fmt::format("`{}`", input.name);
 }
@@ -158,7 +140,8 @@ std::string run_inputs_table() {
   }
   std::string text = "| input | between processes | as what, or why | test |\n| --- | --- | --- | --- |\n";
   for (const auto& [input, titles] : rows)
-    text += fmt::format("| {} | {} | {} | {} |\n", titles, words_of(input->held), input->how, test_text(input->test));
+    text +=
+        fmt::format("| {} | {} | {} | {} |\n", titles, base::text_of(input->held), input->how, test_text(input->test));
   return text;
 }
 

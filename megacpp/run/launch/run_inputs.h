@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "megacpp/core/base/words.h"
 #include "megacpp/hardware/hw/chip.h"
 #include "megacpp/machine/collectives/world.h"
 #include "megacpp/program/recipe/recipe.h"
@@ -28,6 +29,14 @@ enum class Held : uint8_t {
   of_first,      // that of the first process counts
   of_each,       // each process has its own
 };
+constexpr auto words_of(Held /*held*/) {
+  return std::to_array<base::Word<Held>>({{Held::same_text, "the same"},
+                                          {Held::same_use, "given to all or to none"},
+                                          {Held::same_content, "the same content"},
+                                          {Held::as_other, "compared as"},
+                                          {Held::of_first, "of the first process"},
+                                          {Held::of_each, "of each its own"}});
+}
 /// Whether processes compare it: one that differs is E3103.
 bool is_compared(Held held);
 

@@ -64,18 +64,6 @@ void add_unknown(const Lock& lock, const std::vector<Probe>& probes, std::vector
 
 }  // namespace
 
-std::string_view status_name(Status status) {
-  switch (status) {
-    case Status::ok:
-      return "ok";
-    case Status::drift:
-      return "drift";
-    case Status::missing:
-      return "missing";
-  }
-  return "";
-}
-
 std::vector<Finding> examine(const Subject& subject, const Examination& examination) {
   require_groups(examination.groups, examination.probes);
   const bool is_whole = examination.groups.empty();
@@ -110,7 +98,7 @@ std::optional<base::Error> finding_error(const std::vector<Finding>& findings) {
   const auto bad = std::ranges::count_if(findings, is_bad);
   return base::Error(
       base::Code::E3401,
-      {.where = fmt::format("{} ({})", first->name, status_name(first->status)),
+      {.where = fmt::format("{} ({})", first->name, base::text_of(first->status)),
        .got = fmt::format("{}{}", first->live,
                           bad > 1 ? fmt::format("; {} more of {} are not ok", bad - 1, findings.size()) : ""),
        .wanted = first->documented ? *first->documented + ", as the lock file has it" : "a probe that succeeds",

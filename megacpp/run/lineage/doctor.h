@@ -7,10 +7,10 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "megacpp/core/base/error.h"
+#include "megacpp/core/base/record.h"
 #include "megacpp/run/lineage/lock_file.h"
 #include "megacpp/run/lineage/probe.h"
 
@@ -21,7 +21,10 @@ enum class Status : uint8_t {
   drift,    // it is here, and not as documented
   missing,  // it is not here though documented, or does not work
 };
-std::string_view status_name(Status status);
+constexpr auto words_of(Status /*status*/) {
+  return std::to_array<base::Word<Status>>(
+      {{Status::ok, "ok"}, {Status::drift, "drift"}, {Status::missing, "missing"}});
+}
 
 struct Finding {
   std::string name = {};
@@ -31,6 +34,16 @@ struct Finding {
   std::optional<std::string> documented = {};  // by the lock file
   std::string fix = {};                        // empty where it is ok
 };
+
+template <typename Visit, base::Is<Finding> Self>
+void visit_fields(const Visit& visit, Self& finding) {
+  visit("probe", finding.name);
+  visit("group", finding.group);
+  visit("status", finding.status);
+  visit("live", finding.live);
+  visit("documented", finding.documented);
+  visit("fix", finding.fix);
+}
 
 struct Examination {
   std::vector<std::string> groups = {};  // to ask; empty: all
