@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "megacpp/machine/backends/backend_table.h"
 #include "tests/backend/executable_contract.h"
 

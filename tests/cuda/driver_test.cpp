@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <numeric>
 #include <vector>
 
 #include "megacpp/machine/cuda/cuda_device.h"

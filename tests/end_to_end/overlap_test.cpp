@@ -3,7 +3,6 @@
 // without touching the heap.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 
 #include "megacpp/program/ops/collective_start.h"

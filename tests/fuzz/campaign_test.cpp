@@ -4,11 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
 #include <set>
 #include <stdexcept>
-#include <string>
 #include <thread>
 
 #include "megacpp/core/base/file.h"

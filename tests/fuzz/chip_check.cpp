@@ -2,7 +2,6 @@
 #include "tests/fuzz/chip_check.h"
 
 #include <array>
-#include <cmath>
 
 #include "megacpp/hardware/hw/chip_file.h"
 #include "megacpp/hardware/hw/chip_library.h"

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-
 namespace megacpp::fuzz {
 namespace {
 

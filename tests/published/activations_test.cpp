@@ -6,7 +6,6 @@
 // exactly the lines in which the two are not alike.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <ostream>
 #include <string>
 #include <vector>

@@ -3,7 +3,6 @@
 // of mask.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstddef>
 #include <ostream>
 #include <string>

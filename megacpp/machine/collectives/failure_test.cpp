@@ -3,10 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <new>
 #include <stdexcept>
-#include <string>
 
 namespace megacpp::collectives {
 namespace {

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <exception>
 #include <string_view>
 
-#include "megacpp/core/base/error.h"
 #include "megacpp/core/base/thread.h"
 #include "megacpp/machine/collectives/failure.h"
 #include "megacpp/machine/collectives/long_wait.h"

@@ -5,15 +5,7 @@
 
 #include <array>
 #include <barrier>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "megacpp/core/base/error.h"
 #include "megacpp/machine/collectives/long_wait.h"
 #include "tests/support/errors.h"
 #include "tests/support/process_fleet.h"

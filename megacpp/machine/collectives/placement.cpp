@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/machine/collectives/placement.h"
 
-#include <algorithm>
 #include <numeric>
 #include <string_view>
 

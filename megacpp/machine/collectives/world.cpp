@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/machine/collectives/world.h"
 
-#include <algorithm>
 #include <charconv>
 #include <map>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "megacpp/core/base/error.h"

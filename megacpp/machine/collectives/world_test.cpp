@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "megacpp/machine/collectives/transport.h"
 #include "tests/support/errors.h"
 #include "tests/support/process_worlds.h"

@@ -7,7 +7,6 @@
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/ir/text.h"
-#include "megacpp/machine/collectives/transport.h"
 #include "megacpp/machine/cpu/cpu_device.h"
 #include "megacpp/machine/runtime/native_executable.h"
 #include "megacpp/program/compile/state_table.h"

@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <ctime>
-#include <fstream>
 #include <optional>
 #include <string>
 

@@ -2,7 +2,6 @@
 #include "megacpp/machine/cpu/measure.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
 
 #include "megacpp/core/base/error.h"

@@ -8,7 +8,6 @@
 #include <memory>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/base/file.h"

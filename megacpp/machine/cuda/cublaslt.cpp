@@ -2,7 +2,6 @@
 #include "megacpp/machine/cuda/cublaslt.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/machine/cuda/cublaslt_numbers.h"

@@ -2,7 +2,6 @@
 #include "megacpp/machine/cuda/device_link.h"
 
 #include <array>
-#include <utility>
 
 #include "megacpp/machine/cuda/device_communicator.h"
 #include "megacpp/machine/cuda/exchange_steps.h"

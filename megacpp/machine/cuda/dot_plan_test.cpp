@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 
 #include "megacpp/machine/cuda/kernel.h"
 #include "megacpp/program/ops/sample_values.h"

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <string>
-
 #include "megacpp/core/base/error.h"
 
 namespace megacpp::runtime::cuda {

@@ -4,7 +4,6 @@
 #include <map>
 #include <sstream>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -2,7 +2,6 @@
 #include "megacpp/machine/cuda/tile_batch.h"
 
 #include <map>
-#include <span>
 #include <string_view>
 
 #include "megacpp/core/base/error.h"

@@ -7,11 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <memory>
 #include <new>
-#include <span>
 #include <utility>
 
 #include "megacpp/core/base/error.h"

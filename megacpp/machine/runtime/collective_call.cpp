@@ -5,7 +5,6 @@
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/program/ops/collective_start.h"
-#include "megacpp/program/ops/op_def.h"
 
 namespace megacpp::runtime {
 namespace {

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "tests/support/errors.h"
 #include "tests/support/process_worlds.h"
 

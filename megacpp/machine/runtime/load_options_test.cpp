@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "megacpp/machine/collectives/placement.h"
 
 namespace megacpp::runtime {

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "megacpp/core/base/error.h"
 #include "tests/support/errors.h"
 

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/schema/limits.h"
 #include "megacpp/program/blocks/block.h"

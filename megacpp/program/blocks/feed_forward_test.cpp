@@ -5,8 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "megacpp/core/base/philox.h"
 #include "megacpp/program/blocks/block.h"
 #include "megacpp/program/ops/evaluator.h"

@@ -7,8 +7,6 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
-#include <string>
-#include <vector>
 
 namespace megacpp::blocks {
 namespace {

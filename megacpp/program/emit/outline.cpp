@@ -2,7 +2,6 @@
 #include "megacpp/program/emit/outline.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <string>
 #include <string_view>

@@ -2,7 +2,6 @@
 #include "megacpp/program/memory/memory_plan.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 

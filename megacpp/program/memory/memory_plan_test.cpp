@@ -6,13 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <utility>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/ir/text.h"
-#include "megacpp/program/memory/buffers.h"
 #include "megacpp/program/memory/report.h"
 #include "megacpp/program/ops/builder.h"
 #include "megacpp/program/ops/op_def.h"

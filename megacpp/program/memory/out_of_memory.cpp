@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "megacpp/core/base/error.h"
-
 namespace megacpp::memory {
 namespace {
 

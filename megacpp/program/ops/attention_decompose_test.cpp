@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "megacpp/program/ops/evaluator.h"
-#include "megacpp/program/ops/op_def.h"
 #include "megacpp/program/ops/sample_values.h"
 
 namespace megacpp::ops {

@@ -15,7 +15,6 @@
 
 #include <fmt/format.h>
 
-#include "megacpp/program/ops/builder.h"
 #include "megacpp/program/ops/factor_spec.h"
 #include "megacpp/program/ops/op_def.h"
 #include "megacpp/program/ops/require.h"

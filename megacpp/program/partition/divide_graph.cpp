@@ -2,7 +2,6 @@
 #include "megacpp/program/partition/divide_graph.h"
 
 #include <map>
-#include <string_view>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/program/ops/builder.h"

@@ -2,7 +2,6 @@
 #include "megacpp/program/partition/partition.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/ir/axis_sets.h"

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
 
 #include "megacpp/core/ir/text.h"
 #include "tests/support/errors.h"

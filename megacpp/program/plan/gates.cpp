@@ -10,7 +10,6 @@
 #include <numeric>
 #include <string>
 
-#include "megacpp/core/base/error.h"
 #include "megacpp/program/plan/degrees.h"
 #include "megacpp/program/plan/dim_names.h"
 #include "megacpp/program/plan/policy.h"

@@ -6,7 +6,6 @@
 
 #include <random>
 
-#include "megacpp/program/plan/plan.h"
 #include "megacpp/program/recipe/parse.h"
 #include "megacpp/program/recipe/validate.h"
 #include "tests/support/errors.h"

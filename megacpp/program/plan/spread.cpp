@@ -2,7 +2,6 @@
 #include "megacpp/program/plan/spread.h"
 
 #include <algorithm>
-#include <string>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/program/plan/policy.h"

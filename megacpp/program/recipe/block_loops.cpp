@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/program/recipe/block_loops.h"
 
-#include <string>
 #include <vector>
 
 #include <fmt/format.h>

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <utility>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/program/recipe/block_types.h"

@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "megacpp/program/blocks/attention.h"
 #include "megacpp/program/blocks/mamba.h"
-#include "megacpp/program/recipe/print.h"
 #include "tests/support/errors.h"
 
 namespace megacpp::recipe {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <set>
-#include <vector>
 
 #include "megacpp/program/recipe/block_types.h"
 #include "megacpp/program/recipe/recompute.h"

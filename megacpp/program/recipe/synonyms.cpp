@@ -2,7 +2,6 @@
 #include "megacpp/program/recipe/synonyms.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <string>
 

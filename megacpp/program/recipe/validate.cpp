@@ -17,7 +17,6 @@
 #include "megacpp/program/recipe/block_types.h"
 #include "megacpp/program/recipe/chip_settings.h"
 #include "megacpp/program/recipe/letters.h"
-#include "megacpp/program/recipe/schema.h"
 
 namespace megacpp::recipe {
 namespace {

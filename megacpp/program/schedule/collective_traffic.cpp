@@ -3,7 +3,6 @@
 
 #include <map>
 #include <set>
-#include <string>
 
 #include "megacpp/program/ops/op_def.h"
 

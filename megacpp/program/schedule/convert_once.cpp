@@ -2,7 +2,6 @@
 #include "megacpp/program/schedule/convert_once.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 

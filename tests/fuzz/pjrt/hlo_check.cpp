@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/pjrt/hlo_check.h"
 
-#include <cmath>
-
 #include "megacpp/machine/xla/pjrt/hlo_program.h"
 #include "megacpp/machine/xla/pjrt/hlo_runs.h"
 #include "megacpp/machine/xla/pjrt/xla_collectives.h"

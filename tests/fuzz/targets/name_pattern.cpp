@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Patterns of parameter names (lora.targets, optimizer.no_decay) against a matcher that is slow and obvious.
-#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
-#include <system_error>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/base/file.h"

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <new>
 #include <thread>
-#include <vector>
 
 #include "tests/support/errors.h"
 #include "tests/support/transports.h"

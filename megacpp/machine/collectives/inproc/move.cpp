@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "megacpp/machine/collectives/reduce.h"
-#include "megacpp/machine/collectives/runs.h"
 
 namespace megacpp::collectives {
 namespace {

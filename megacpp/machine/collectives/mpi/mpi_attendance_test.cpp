@@ -7,7 +7,6 @@
 #include <future>
 #include <memory>
 #include <stdexcept>
-#include <string>
 
 namespace megacpp::collectives {
 namespace {

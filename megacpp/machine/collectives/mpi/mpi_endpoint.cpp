@@ -6,11 +6,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
-
-#include "megacpp/core/base/error.h"
 
 namespace megacpp::collectives {
 namespace {

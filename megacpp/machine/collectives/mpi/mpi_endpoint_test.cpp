@@ -9,12 +9,10 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "megacpp/core/base/error.h"
 #include "megacpp/machine/collectives/processes/process_world.h"
 
 namespace megacpp::collectives {

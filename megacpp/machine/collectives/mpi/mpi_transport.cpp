@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "megacpp/core/base/error.h"
@@ -12,7 +11,6 @@
 #include "megacpp/machine/collectives/mpi/mpi_endpoint.h"
 #include "megacpp/machine/collectives/placement.h"
 #include "megacpp/machine/collectives/processes/process_world.h"
-#include "megacpp/machine/collectives/runs.h"
 
 namespace megacpp::collectives {
 namespace {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/machine/collectives/processes/inquiry.h"
 
-#include <algorithm>
 #include <iterator>
 #include <sstream>
 #include <string_view>

@@ -7,11 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <memory>
 #include <numeric>
-#include <optional>
 #include <sstream>
-#include <string>
 #include <utility>
 #include <vector>
 

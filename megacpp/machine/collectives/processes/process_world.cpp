@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/machine/collectives/processes/process_world.h"
 
-#include <algorithm>
 #include <iterator>
 #include <set>
 #include <sstream>

@@ -11,13 +11,10 @@
 #include <csignal>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <numeric>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "megacpp/machine/collectives/long_wait.h"
 #include "tests/support/errors.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/machine/cpu/kernels/attention_blocks.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 

@@ -2,7 +2,6 @@
 // Attention backward. The weights of a tile are computed again from lse. With a task a group, one pass gives dq, dk and
 // dv; when that leaves too many threads idle, dq is made by query block and dk, dv by key block, at the price of
 // computing each tile twice. Either way every result element is summed by one task in a fixed order.
-#include <algorithm>
 
 #include "megacpp/machine/cpu/gemm.h"
 #include "megacpp/machine/cpu/kernel.h"

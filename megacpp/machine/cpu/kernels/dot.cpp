@@ -3,7 +3,6 @@
 // lead in the same order on both sides, and free and contracted dimensions form two contiguous groups. Other layouts
 // are transposed into the workspace first.
 #include <cstring>
-#include <numeric>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/machine/cpu/gemm.h"

@@ -3,7 +3,6 @@
 // concatenate see their tensor as [outer, size along dim, inner] and copy runs of bytes, whatever the dtype.
 #include <algorithm>
 #include <array>
-#include <bit>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/machine/cuda/kernel.h"

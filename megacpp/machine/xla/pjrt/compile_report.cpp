@@ -2,7 +2,6 @@
 #include "megacpp/machine/xla/pjrt/compile_report.h"
 
 #include <cmath>
-#include <utility>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/base/record_from_json.h"

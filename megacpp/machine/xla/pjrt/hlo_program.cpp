@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <utility>
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/machine/xla/pjrt/hlo_product.h"

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <utility>

@@ -2,7 +2,6 @@
 #include "megacpp/machine/xla/pjrt/process_part.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <sstream>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/machine/xla/pjrt/protobuf_reader.h"
 
-#include <array>
-
 #include "megacpp/machine/xla/pjrt/replica_groups.h"
 #include "tests/fuzz/choices.h"
 
