@@ -131,7 +131,7 @@ TEST_F(TrainOverMpirunTest, AnotherChipFileOnOneHostIsRefused) {
   expect_refused({with_chips("80GiB"), with_chips("40GiB")}, "chip: memory.usable 40GiB");
 }
 
-// Of one process, or of both. With less MPI fails by itself.
+// The limit holds for one process or for both. With less, MPI fails by itself.
 TEST_F(TrainOverMpirunTest, ALimitOnMemoryThatLeavesNoRoomSaysSo) {
   int refused = 0;
   for (const auto& [kibibytes, is_of_both] : {std::pair(250'000, false), {400'000, true}, {460'000, false}}) {

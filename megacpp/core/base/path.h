@@ -33,7 +33,7 @@ FolderEntries read_folder(const std::filesystem::path& folder);
 /// Removes a file, a link, or a folder with all that is in it; nothing where nothing is there. Why it is not all gone;
 /// std::bad_alloc as above.
 std::error_code remove_tree(const std::filesystem::path& path);
-/// As much of it as can be: for destructors, and for what has failed already.
+/// Removes as much of it as can be: for destructors, and for what has failed already.
 void try_to_remove_tree(const std::filesystem::path& path) noexcept;
 
 /// What a folder holds, sorted; nothing where there is no such folder.

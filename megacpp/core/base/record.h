@@ -25,7 +25,7 @@
 
 namespace megacpp::base {
 
-/// What every visitor accepts.
+/// The members that every visitor accepts.
 struct AnyVisitor {
   template <typename T, typename... About>
   void operator()(const char* /*name*/, T&& /*member*/, const About&... /*about*/) const {}
@@ -62,14 +62,14 @@ struct IsNamedList<std::map<std::string, T>> : std::true_type {};
 template <typename T>
 inline constexpr bool kIsPlain = std::is_arithmetic_v<T> || std::is_same_v<T, std::string>;
 
-/// What is text where it is written: enums with words, and types with text_of and read_text beside them.
+/// Types that are written as text: enums with words, and types with text_of and read_text beside them.
 template <typename T>
 concept HasText = requires(const T& value, T& read, std::string_view text) {
   { text_of(value) } -> std::convertible_to<std::string_view>;
   { read_text(text, read) } -> std::same_as<bool>;
 };
 
-/// What is said of a member in words: the text among what is said of it; empty where there is none.
+/// The documentation of a member: the text among what its list says of it; empty where there is none.
 template <typename... About>
 std::string_view doc_of(const About&... about) {
   std::string_view doc;

@@ -21,7 +21,7 @@ enum class Absent {
   refused  // they are mismatches; those that may be absent are written as null
 };
 
-/// How records are read.
+/// Options of reading a record.
 struct ReadRecord {
   OnMismatch on_mismatch = {};  // none: ignored
   Absent absent = Absent::kept;
@@ -32,8 +32,8 @@ struct ReadRecord {
   }
 };
 
-/// Whether it is of the wanted kind. Members of another kind keep their values, but that optional ones are absent then;
-/// members that nobody visits are ignored.
+/// True when the JSON is of the wanted kind. Members of another kind keep their values, or are absent where they are
+/// optional; members that nobody visits are ignored.
 template <typename T>
 bool read_record(const Json& json, T& value, const std::string& path, const ReadRecord& how);
 
@@ -58,7 +58,7 @@ class RecordReader {
   const ReadRecord& how_;
 };
 
-/// Of one member that is no record and no list; nothing where it is of another kind.
+/// The value of one member that is no record and no list; nothing where it is of another kind.
 template <typename T>
 std::optional<T> plain_value(const Json& json) {
   if constexpr (std::is_same_v<T, bool>) {

@@ -121,7 +121,7 @@ TEST(RecordJsonTest, ASchemaDescribesEveryMember) {
             R"({"anyOf":[{"type":"integer"},{"type":"null"}],"description":"at the peak"})");
 }
 
-// What is no record is refused where it is used, not deep inside.
+// A type that is no record is refused where it is used, not deep inside.
 static_assert(base::Record<Outer> && base::Record<Inner>);
 static_assert(!base::Record<std::string> && !base::Record<Colour> && base::HasWords<Colour>);
 

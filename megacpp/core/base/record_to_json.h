@@ -50,7 +50,7 @@ Json record_json(const T& value) {
   }
 }
 
-/// As compact text.
+/// The same as compact text.
 template <typename T>
 std::string record_text(const T& value) {
   return to_text(record_json(value));

@@ -69,7 +69,7 @@ inline bool read_text(std::string_view text, DType& dtype) {
   dtype = named.value_or(dtype);
   return named.has_value();
 }
-/// Of a name that has been checked before.
+/// The name has been checked before.
 DType dtype_named(std::string_view name);
 /// Names of those that train.precision may be.
 std::vector<std::string> precision_names();

@@ -28,7 +28,7 @@ struct TextValue {
   bool (*read)(std::string_view text, void* value);
 };
 
-/// Where a value is stored.
+/// The member that stores a value.
 using Member = std::variant<int64_t*, double*, bool*, std::string*, std::vector<std::string>*, ByteSize*, TextValue>;
 
 template <typename Value>
@@ -57,7 +57,7 @@ std::optional<std::string> plain_text(const Member& member);
 /// another kind, for an empty one, and for one that is no value of a TextValue.
 bool read_scalar(const std::string& text, const Member& member);
 
-/// Whether the text is an integer that 64 bits do not hold.
+/// True for an integer that 64 bits do not hold.
 bool is_beyond_counting(const std::string& text);
 
 }  // namespace megacpp::schema

@@ -13,7 +13,7 @@
 
 namespace megacpp::sweep {
 
-// As the file has them (base/record.h).
+// A line of the file (base/record.h).
 struct TrialLine {
   int64_t value = -1;
   int64_t repeat = -1;

@@ -187,7 +187,7 @@ TEST(SchemaTest, ACatalogThatLostATableOrAColumnIsRefusedUntouched) {
   }
 }
 
-// Of files that grew by columns these stand last.
+// Files that grew by columns have these last.
 TEST(SchemaTest, ColumnsMayStandInAnyOrder) {
   const TemporaryFolder folder;
   const fs::path file = with_one_outcome(folder);

@@ -85,7 +85,7 @@ class Kind {
     }
     turns_.push_back(spent / runs);
   }
-  /// Of so much in every node.
+  /// Amounts of all nodes together, per second.
   double per_second(double (LoneNode::*amount)() const) const {
     double all = 0;
     for (const auto& node : nodes_) all += (*node.*amount)();
@@ -103,7 +103,7 @@ class Kind {
 
 ir::TensorType f32(ir::Shape shape) { return {ir::DType::f32, std::move(shape)}; }
 
-/// Of a block with a batch of tokens, and the gradient of its weight.
+/// The product of a block with a batch of tokens, and the gradient of its weight.
 void add_products(Kind& kind, int64_t rows) {
   const ir::TensorType x = f32({rows, kWidth}), weight = f32({kWidth, kWidth});
   const auto contract = [](int64_t lhs, int64_t rhs) {
@@ -129,7 +129,7 @@ void add_scans(Kind& kind, int64_t batch) {
   kind.add("ssd_grad", {q, dt, a, b, b, q}, chunked);
 }
 
-/// What training steps are full of: a gate and an optimizer's update.
+/// The elementwise work of training steps: a gate and an optimizer's update.
 void add_elementwise(Kind& kind, int64_t rows) {
   constexpr const char* kGate = "in(0,1) in(0,1) logistic(%0) mul(%0,%2) mul(%3,%1) out(%4)";
   constexpr const char* kUpdate =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast this machine's threads are at what steps spend their time on, by the kernels that steps run and at sizes
-// that small models have: all kinds in turns, of which the median counts, and in a turn the mean. A step is a mean too:
-// of cores whose neighbours are busy now and idle then, the shortest of several times is one that no step has.
+// Rates of this machine's threads at the work of steps, measured with the kernels that steps run and at sizes of small
+// models. All kinds take turns: the median over turns counts, and in a turn the mean. A step is a mean too: neighbours
+// of its cores are busy now and idle then, so no step is as fast as the shortest of several times.
 #pragma once
 
 #include "megacpp/core/base/thread_pool.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What movers of GPUs keep beside a call in flight.
+// The state that movers of GPUs keep beside a call in flight.
 #pragma once
 
 #include "megacpp/machine/collectives/engine/rendezvous.h"
@@ -7,8 +7,8 @@
 
 namespace megacpp::runtime::cuda {
 
-/// Of the chip's GPU. The event first marks that the chip is ready; once the movement is enqueued, which waits for the
-/// mark, the same event marks its end.
+/// An event of the chip's GPU. It first marks that the chip is ready; once the movement is enqueued, which waits for
+/// the mark, the same event marks its end.
 struct CallEvent final : collectives::CallState {
   explicit CallEvent(const Driver& driver) : event(driver) {}
 

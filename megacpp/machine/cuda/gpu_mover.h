@@ -51,7 +51,7 @@ class GpuMover final : public collectives::Mover, public collectives::OtherProce
 
  private:
   class OwnGpuAgain;
-  // What one GPU moves of the calls of a group: for members behind one another that are on it.
+  // The part of a group's calls that one GPU moves: for members behind one another that are on it.
   struct GpuPart {
     size_t gpu;
     MemberRange members;

@@ -266,7 +266,7 @@ void NcclChips::Chip::begin_message(InFlight& send, InFlight&, int64_t) {
   MEGACPP_CHECK(false) << "a message of a chip to itself: " << to_string(*send.call);
 }
 
-// Of a message that was not announced its channel is opened now, and its first call waits for the other end.
+// A message that was not announced opens its channel now, and its first call waits for the other end.
 void NcclChips::Chip::begin_remote(EngineLock& lock, InFlight& message) {
   enqueue(lock, message, channels_.open(key_of_message(*message.call, rank_)));
 }

@@ -51,7 +51,7 @@ class VirtualChips final : public collectives::World {
   std::vector<std::unique_ptr<Chip>> chips_;
 };
 
-/// What holds for them: "cuda", sums in a fixed order, ordered on streams.
+/// Their properties: "cuda", sums in a fixed order, ordered on streams.
 collectives::Properties virtual_chips_properties();
 
 }  // namespace megacpp::runtime::cuda

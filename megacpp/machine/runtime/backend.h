@@ -156,7 +156,7 @@ inline constexpr const char* kThreadsOfAChip = "threads of a chip";
 /// With all chips in this process.
 TargetMesh mesh_here(const recipe::RunRequest& request, int64_t chips);
 
-/// What a run asks of loading: threads, waits, limits and faults of its chips.
+/// Options of loading that a run asks for: threads, waits, limits and faults of its chips.
 LoadOptions load_options(const recipe::RunRequest& request, int64_t chips);
 
 }  // namespace megacpp::runtime

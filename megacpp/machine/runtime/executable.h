@@ -38,7 +38,7 @@ struct ChipMemory {
   std::optional<int64_t> measured_peak_bytes = {};  // end of the highest tensor any kernel was handed so far, aligned
   std::vector<TierUse> away = {};                   // of other tiers that the plan has something in
 
-  /// Of one of them; zeros where the plan has nothing there.
+  /// The use of one tier; zeros where the plan has nothing there.
   TierUse in(ir::Tier tier) const;
   bool operator==(const ChipMemory&) const = default;
 };

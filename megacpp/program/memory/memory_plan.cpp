@@ -127,7 +127,7 @@ class Planner {
     return aligned_bytes(bytes, std::max(target_.alignment, ir::record(tier).alignment));
   }
 
-  // That temporaries stand in, but the device's.
+  // Tiers in which temporaries stand, but for the device's.
   static std::set<ir::Tier> tiers_away(const Buffers& buffers) {
     std::set<ir::Tier> tiers;
     for (const Buffer& buffer : buffers.buffers)

@@ -74,7 +74,7 @@ struct MemoryPlan {
   std::vector<Item> items;          // at the peak; with padding they sum to total_bytes
   std::vector<Allocation> largest;  // at the peak, largest first, at most 20
 
-  /// Of tiers that are memory of the host.
+  /// The sum over tiers that are memory of the host.
   AwayBytes of_host() const;
   const StateSlot* find_state(const std::string& name) const;
 };

@@ -46,7 +46,7 @@ std::string literal(double value, const std::string& element) {
   return fmt::format("0x{:0{}X}", ir::bits_of(ir::dtype_named(type->name), plain), type->bits / 4);
 }
 
-// What no element is less than.
+// The value that no element is less than.
 double identity_of_max(const std::string& element) {
   const ir::DTypeRecord* const type = record_of(element);
   MEGACPP_CHECK(type != nullptr) << "a maximum of " << element;

@@ -28,7 +28,7 @@ struct HloType {
 std::string sharding_text(const ir::Sharding& sharding, const ir::Mesh& mesh);
 
 HloType hlo_type(const ir::TensorType& type);
-/// Whether numbers of it are widened to be added up (ir::is_narrow).
+/// True where numbers of it are widened to be added up (ir::is_narrow).
 bool is_narrow(const HloType& type);
 std::string to_text(const HloType& type);  // "tensor<4x8xf32>"
 

@@ -35,14 +35,14 @@ std::string tier_names() {
   return base::any_of_words(names);
 }
 
-// Of a text that infer() or the parser of graphs has let through.
+// The text has passed infer() or the parser of graphs.
 ir::Tier tier_named(std::string_view name) {
   const std::optional<ir::Tier> tier = ir::parse_tier(name);
   MEGACPP_CHECK(tier) << "no memory " << name;
   return *tier;
 }
 
-/// Of inputs; absent: the device's.
+/// An attribute of inputs; absent: the device's memory.
 constexpr std::string_view kMemoryAttr = "memory";
 
 }  // namespace

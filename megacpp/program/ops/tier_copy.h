@@ -20,7 +20,7 @@ ir::Attrs copy_to(ir::Tier tier);
 /// Says of an input that it stands there.
 void place_input(ir::Node& input, ir::Tier tier);
 
-/// Where the results of this node are, as far as the node itself says it: a copy_done hands on what it was given.
+/// The memory that holds the results of this node, as far as the node itself says it: a copy_done hands on its operand.
 ir::Tier tier_of(const ir::Node& node);
 /// The same of a value.
 ir::Tier tier_of(const ir::Graph& graph, ir::ValueId value);

@@ -23,7 +23,7 @@ constexpr auto words_of(MuonScale) {
        {MuonScale::original, "original", "sqrt(max(1, out / in)) (Jordan et al. 2024)"}});
 }
 
-/// How the rate decays at the end.
+/// The curve of the rate's decay at the end.
 enum class WsdShape : uint8_t { sqrt, linear, cosine };
 constexpr auto words_of(WsdShape) {
   return std::to_array<base::Word<WsdShape>>({{WsdShape::sqrt, "sqrt", "by 1 - sqrt(progress) (Haegele et al. 2024)"},

@@ -15,7 +15,7 @@ bool is_widening_convert(const ir::Graph& graph, const ir::Node& node) {
          ir::is_narrow(graph.type(node.operands[0]).dtype);
 }
 
-// Whether the left side of the product is a narrow tensor that was only widened for it.
+// True where the left side of the product is a narrow tensor that was only widened for it.
 bool may_mix(const ir::Graph& graph, const ir::Node& node, const Target& target) {
   if (node.op != "dot" || node.operands.size() != 2) return false;
   const ir::Node& convert = graph.producer(node.operands[0]);

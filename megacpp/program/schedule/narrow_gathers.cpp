@@ -26,7 +26,7 @@ std::vector<bool> weight_reshards(const ir::Graph& graph) {
   return found;
 }
 
-// By node: of a reshard of weights that ends in converts to one narrow dtype and in nothing else, that dtype.
+// The narrow dtype of each reshard of weights that ends in converts to it and in nothing else, by node.
 std::vector<std::optional<ir::DType>> narrowed_reshards(const ir::Graph& graph,
                                                         const std::vector<std::vector<ir::NodeId>>& users) {
   const std::vector<bool> reshards = weight_reshards(graph);

@@ -17,7 +17,7 @@ struct NarrowGathers {
 /// `forward_nodes`: where the backward pass begins in `graph`.
 NarrowGathers narrow_gathers(const ir::Graph& graph, size_t forward_nodes = 0);
 
-/// Whether it converts from f32 to a narrow dtype.
+/// True for a convert from f32 to a narrow dtype.
 bool narrows(const ir::Graph& graph, const ir::Node& node);
 
 }  // namespace megacpp::schedule

@@ -45,7 +45,7 @@ class OperandNarrower {
            std::ranges::all_of(users, [&](ir::NodeId user) { return widens(graph_.node(user), node); });
   }
 
-  // Whether the target runs the node with what `convert` widens in place of its result.
+  // True where the target runs the node with the operand of `convert` in place of its result.
   bool widens(const ir::Node& node, const ir::Node& convert) const {
     const ir::ValueId wide = convert.results[0];
     const int position = ops::op_def(node.op).widens_operand;

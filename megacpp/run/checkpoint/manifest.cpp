@@ -14,7 +14,7 @@
 #include "megacpp/core/base/record_to_json.h"
 
 namespace megacpp::checkpoint {
-// As the file has them.
+// Members as the file has them.
 
 struct HashText {
   uint64_t hash;
@@ -98,7 +98,7 @@ const std::string& text_at(const Json& object, const char* name, const std::stri
   return *text;
 }
 
-/// What another version wrote is sound: only its own build reads it.
+/// A checkpoint of another version is sound: only its own build reads it.
 void require_format(const Json& manifest, const std::string& where) {
   const std::string& format = text_at(manifest, "format", where);
   if (format == kFormat) return;

@@ -29,10 +29,10 @@ class StoredType {
 
 /// All that files have here.
 std::vector<StoredType> stored_types();
-/// By its name in the format: "F32".
+/// The type of this name in the format: "F32".
 std::optional<StoredType> stored_type_named(std::string_view name);
 
-/// Those of numbers that are no integers by the names that commands take: "f32".
+/// Types of real numbers, by the names that commands take: "f32".
 std::vector<std::string> real_type_names();
 StoredType real_type_named(std::string_view name);
 

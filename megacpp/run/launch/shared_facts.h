@@ -19,7 +19,7 @@ namespace megacpp::launch {
 std::string rates_text(const hw::HostRates& rates);
 hw::HostRates rates_of(const std::string& text);
 
-/// Where an earlier launch went on that did not fit as requested.
+/// The start with which an earlier launch went on that did not fit as requested.
 struct RememberedStart {
   catalog::Start start = {};
   std::string ran = {};  // what is remembered of it, in words

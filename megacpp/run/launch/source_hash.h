@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sources are, written by the build: cmake/HashSources.cmake. Apart from build.h and without its headers,
-// since every edit of any source compiles the function again.
+// The hash of all sources, written by the build (cmake/HashSources.cmake). It stands apart from build.h and without its
+// headers, since every edit of any source compiles the function again.
 #pragma once
 
 #include <string>

@@ -43,7 +43,7 @@ class CallEngine {
   int64_t chips() const { return options_.chips; }
   std::chrono::milliseconds wait_limit() const { return options_.wait_limit; }
   bool is_local(int64_t chip) const { return chip >= 0 && chip < chips() && chips_[static_cast<size_t>(chip)]; }
-  /// Of a local chip.
+  /// The calls of a local chip.
   ChipCalls& at(int64_t chip) const;
   /// From any thread, the lock held or not.
   bool has_failed() const { return has_failed_; }
@@ -89,7 +89,7 @@ class CallEngine {
   /// The oldest send or receive whose other end is one of these chips; null: none.
   const InFlight* oldest_message_with(const std::vector<int64_t>& chips) const;
 
-  // Of chips:
+  // Chips call these:
   GroupCalls& group_calls(const std::vector<int64_t>& members, int64_t chip);
   Mover& mover() const { return *mover_; }
   OtherProcesses* others() const { return others_; }

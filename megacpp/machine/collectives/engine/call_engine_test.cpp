@@ -51,7 +51,7 @@ class RecordingMover final : public Mover {
   std::vector<std::string> seen;
 };
 
-/// Of two processes, this one being asked nothing: the other has always failed first.
+/// Two processes, in which the other has always failed first: this one is not asked.
 class SoonerElsewhere final : public OtherProcesses {
  public:
   explicit SoonerElsewhere(CallEngine& engine) : engine_(engine) {}

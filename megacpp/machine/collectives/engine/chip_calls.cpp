@@ -165,7 +165,7 @@ bool ChipCalls::advance(EngineLock& lock) {
   return std::ranges::any_of(active_, [&](InFlight& each) { return engine_.mover().advance(lock, each); });
 }
 
-// Of chips that wait one sends and receives for all; it sleeps in between, the others until they are woken.
+// One of the chips that wait sends and receives for all and sleeps in between; the others sleep until they are woken.
 void ChipCalls::sleep(EngineLock& lock, Clock::time_point deadline) {
   std::optional<std::chrono::microseconds> pause;
   if (engine_.others() != nullptr) pause = engine_.others()->take_turn(lock, rank_);
@@ -200,7 +200,7 @@ void ChipCalls::abort(const std::string& reason) {
   engine_.fail(lock, {rank_, reason});
 }
 
-// Of all calls in flight: the one to be finished may wait for a chip that has stopped at another.
+// Every call in flight is checked: the one to be finished may wait for a chip that has stopped at another.
 void ChipCalls::check_agreement(EngineLock& lock) {
   for (const InFlight& each : active_)
     if (!each.disagreement().empty()) mismatch(lock, *each.call, each.disagreement());

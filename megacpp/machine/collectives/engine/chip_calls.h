@@ -38,9 +38,9 @@ class ChipCalls final : public Communicator {
   const Call* oldest_call() const { return active_.empty() ? nullptr : active_.front().call; }
   /// Null where the call is finished.
   InFlight* in_flight(int64_t number);
-  /// Of a group that this chip is a member of: it has posted this call.
+  /// A call that this chip has posted; it is a member of the group.
   InFlight& in_flight(const GroupCalls& group, int64_t sequence);
-  /// Of those that have not found their other end; null: none.
+  /// The oldest that has not found its other end; null: there is none.
   InFlight* oldest_message(Kind kind, int64_t peer, int64_t tag);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between transports behind one call engine (call_engine.h): how the bytes of a call get to where they
-// belong, and what other processes have to do with it. All functions but enter() are called with the engine's lock
+// A transport, behind the one call engine (call_engine.h): it moves the bytes of a call to where they belong and speaks
+// with other processes. All functions but enter() are called with the engine's lock
 // held. Those that get it may let go of it for a while; none allocates after step 0.
 #pragma once
 
@@ -30,10 +30,10 @@ class Mover {
   // Before step 0:
   /// The calling thread works for `chip`, after an error too.
   virtual void open(GroupCalls& /*group*/, int64_t /*chip*/) {}
-  /// What it keeps beside a call of the chip, for which the thread works from here on.
+  /// The mover's own state beside a call of the chip. The thread works for this chip from here on.
   virtual std::unique_ptr<CallState> make_state(int64_t /*chip*/) { return nullptr; }
 
-  // Of a call that starts:
+  // When a call starts:
   /// It is behind all work that the stream holds.
   virtual void mark(InFlight& call, Stream stream) = 0;
   /// All local members have posted it, `last` as the last of them.
@@ -43,7 +43,7 @@ class Mover {
   /// A send or receive whose other end is in another process.
   virtual void begin_remote(EngineLock& lock, InFlight& message) = 0;
 
-  // Of a call that a chip finishes, or another while it does:
+  // While a chip finishes this call or another one:
   /// Does the chip's next share of it; whether there was any.
   virtual bool advance(EngineLock& /*lock*/, InFlight& /*call*/) { return false; }
   /// It is complete: orders its end before later work of the stream.
@@ -62,7 +62,7 @@ class OtherProcesses {
 
   /// Tells them of a failure here; CallEngine::decide() is called with the one that counts, sooner or later.
   virtual void propose(const Failure& failure) = 0;
-  /// How long to wait for that.
+  /// The longest wait for that.
   virtual std::chrono::milliseconds decision_limit() const { return {}; }
   /// " in process 1 on node7"; empty for chips of this process, and where that is not known.
   virtual std::string place_of(int64_t /*chip*/) const { return ""; }

@@ -38,7 +38,7 @@ class Rendezvous {
   bool is_step_due(int64_t index) const { return gates_passed(index) <= steps_ && all_passed(gates_passed(index)); }
   bool is_complete() const { return all_passed(steps_ + 1) && !is_exchanging; }
 
-  // Of other processes; nothing where all members are in this one:
+  // Other processes; unused where all members are in this one:
   bool is_exchanging = false;   // bytes of the call are still to come or to leave
   int64_t arrivals = 0;         // changes whenever something has come
   std::string other_call = {};  // of one that does not agree, with its chip
@@ -77,7 +77,7 @@ class GroupCalls {
   std::vector<Rendezvous> ring_;
 };
 
-/// What a mover keeps beside a call in flight; made before step 0 and used again for later calls.
+/// The mover's own state beside a call in flight. It is made before step 0 and used again for later calls.
 struct CallState {
   virtual ~CallState() = default;
 };
@@ -90,7 +90,7 @@ struct InFlight {
   GroupCalls* group = nullptr;       // of a collective
   Rendezvous* rendezvous = nullptr;  // of a collective
   int64_t sequence = 0;              // of a collective: counts the calls of its group
-  // Of a send or receive:
+  // A send or receive has these:
   bool is_taken = false;          // it has found its other end
   InFlight* other_end = nullptr;  // where that is in this process, and the same movement
   int64_t arrivals = 0;           // changes whenever something has come from another process
@@ -105,7 +105,7 @@ struct InFlight {
   const std::string& disagreement() const { return rendezvous ? rendezvous->other_call : other_call; }
   /// The chips of this process it cannot go on without; of a message its other end, wherever that is.
   std::vector<int64_t> awaited() const;
-  /// As new, but for the mover's state.
+  /// Makes it as new, but for the mover's state.
   void reset();
 };
 

@@ -12,7 +12,7 @@
 
 namespace megacpp::collectives {
 
-/// What holds for chips that are threads of one process.
+/// Properties of chips that are threads of one process.
 Properties inproc_properties();
 
 class InprocWorld final : public World {

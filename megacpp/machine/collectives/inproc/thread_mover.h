@@ -23,7 +23,7 @@ class ThreadMover : public Mover {
 
  protected:
   CallEngine& engine() const { return engine_; }
-  /// Whether the step may be made, as far as other processes go; and what stands for their members in it.
+  /// True when other processes allow the step; fills in what stands for their members in it.
   virtual bool prepare(InFlight& /*call*/, int64_t /*step*/, Member& /*member*/) { return true; }
   /// All local members have passed so many gates.
   virtual void on_passed(InFlight& /*call*/, int64_t /*gates*/) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How all processes tell each other what each has said (World::gather): in rounds that double the distance, so that
-// each sends and receives log2(processes) messages.
+// All processes tell each other what each has said (World::gather), in rounds that double the distance: each sends and
+// receives log2(processes) messages.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace megacpp::collectives {
 
-/// Of an agreement that waits for a process.
+/// Limits of an agreement that waits for a process.
 struct AgreementTimeouts {
   std::chrono::milliseconds limit{};    // of the wait
   std::chrono::milliseconds silence{};  // without a sign of it
@@ -25,7 +25,7 @@ class Agreement {
   Agreement(const Liveness::Parts& parts, Liveness& liveness)
       : engine_(parts.engine), map_(parts.map), loop_(parts.loop), liveness_(liveness) {}
 
-  /// What every process passes, by process. Without the engine's lock.
+  /// Returns what every process passes, by process. Called without the engine's lock.
   std::vector<std::string> gather(const std::string& own, const AgreementTimeouts& timeouts);
   /// FrameKind::gather, with the lock.
   void on_gathered(const FrameHeader& header, const std::string& text);
@@ -35,7 +35,7 @@ class Agreement {
   using Clock = CallEngine::Clock;
 
   std::string await(EngineLock& lock, Key key, int64_t from, const AgreementTimeouts& timeouts);
-  /// What is to be said of a wait that has been too long; else empty.
+  /// The words for a wait that has been too long; empty while it has not.
   std::string overdue(int64_t from, Clock::time_point begin, std::chrono::milliseconds limit,
                       const AgreementTimeouts& timeouts) const;
   [[noreturn]] void time_out(EngineLock& lock, const std::string& waited);

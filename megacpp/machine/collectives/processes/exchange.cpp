@@ -16,7 +16,7 @@ constexpr std::array<int64_t, 1> kOnlyMember = {0};
 
 RemoteMessage& state_of(const InFlight& message) { return static_cast<RemoteMessage&>(*message.state); }
 
-// Of a send, or of a receive: one end is here and has the call.
+// A send or a receive: one end is here and has the call.
 Pieces message_pieces(const InFlight& message) {
   return {.calls = std::span<const Call* const>(&message.call, 1),
           .sources = kOnlyMember,

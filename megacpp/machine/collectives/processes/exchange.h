@@ -22,13 +22,13 @@
 
 namespace megacpp::collectives {
 
-/// What is kept of a send to another process, or of a receive from it.
+/// A send to another process or a receive from it, while it is under way.
 struct RemoteMessage final : CallState {
-  // Of a receive from another process of this host: its send, once it is found.
+  // A receive from another process of this host reads the memory of its send, once that is found:
   const Peer* peer = nullptr;  // whose buffers are read
   AddressList addresses;       // of them, in its memory
   int64_t number = 0;          // of its ticket
-  // Of others:
+  // All others count:
   Cursor cursor;  // bytes sent or received
 };
 
@@ -43,10 +43,10 @@ class Exchange {
   };
   explicit Exchange(const Parts& parts);
 
-  /// By process: those that read this one's memory, and are read. Before any group.
+  /// Sets which processes read this one's memory and are read, by process. Called before any group is made.
   void set_neighbours(std::vector<std::optional<Neighbour>> neighbours) { neighbours_ = std::move(neighbours); }
 
-  // As Mover has it, of calls that reach other processes:
+  // The functions of Mover, for calls that reach other processes:
   void open(GroupCalls& calls);
   void begin(GroupCalls& calls, int64_t sequence);
   void begin_message(InFlight& message);
@@ -60,7 +60,7 @@ class Exchange {
   ExchangeGroup* group_of(const GroupCalls& calls) const { return by_number_[static_cast<size_t>(calls.number())]; }
   ExchangeGroup* group_with(uint64_t id);
 
-  // Of whoever has the turn (FrameLoop::Client):
+  // The chip that has the turn calls these (FrameLoop::Client):
   bool advance(EngineLock& lock);
   bool has_bytes_under_way() const;
   /// A frame of a call, and what another process calls instead.

@@ -84,7 +84,7 @@ void FrameLoop::run() {
 
 bool FrameLoop::may_close() { return Clock::now() >= closing_limit_ || (queue_.is_empty() && endpoint_->is_flushed()); }
 
-// What goes wrong here ends the run of all chips; turns go on, to tell the other processes.
+// An error here ends the run of all chips; turns go on, to tell the other processes.
 bool FrameLoop::take_turn(EngineLock& lock, Poll poll) {
   if (is_in_turn_) return false;
   is_in_turn_ = true;
@@ -131,7 +131,7 @@ void FrameLoop::on_lost(int64_t process, const std::string& why) {
   client_.on_lost(process, why);
 }
 
-// How long to sleep before the next turn, which is longer the longer nothing has come. At first not at all.
+// The sleep before the next turn: none at first, and the longer the longer nothing has come.
 microseconds FrameLoop::pause() const {
   const auto quiet = std::chrono::duration_cast<microseconds>(Clock::now() - last_event_);
   return quiet < kAwake ? microseconds(0) : std::min(quiet / kPartOfQuiet, kLongestPause);

@@ -27,11 +27,11 @@ class FrameLoop final : private Endpoint::Receiver {
     virtual ~Client() = default;
     /// Sends the bytes of calls that there is room for; whether any went, or any call is further.
     virtual bool advance_calls(EngineLock& lock) = 0;
-    /// Whether such bytes are to go or to come.
+    /// True while such bytes are to go or to come.
     virtual bool has_bytes_under_way() const = 0;
     virtual void on_frame(EngineLock& lock, int64_t process, const FrameHeader& header,
                           std::span<const std::byte> bytes) = 0;
-    /// Nothing will come from this process any more, nor reach it.
+    /// This process is gone: nothing will come from it any more, nor reach it.
     virtual void on_lost(int64_t process, const std::string& why) = 0;
     /// Frames that have come are dealt with.
     virtual void on_polled(EngineLock& lock) = 0;
@@ -60,13 +60,13 @@ class FrameLoop final : private Endpoint::Receiver {
   std::span<std::byte> room(int64_t process) { return endpoint_->room(process); }
   void send(int64_t process, size_t bytes) { endpoint_->send(process, bytes); }
 
-  // Of chips that wait (OtherProcesses):
+  // Chips that wait call these (OtherProcesses):
   std::optional<std::chrono::microseconds> take_turn_of(EngineLock& lock, int64_t chip);
   void stop_waiting(int64_t chip);
 
  private:
   using Clock = CallEngine::Clock;
-  /// Whether a turn looks for frames.
+  /// A turn may look for frames:
   enum class Poll : uint8_t {
     if_needed,  // where frames are under way that a call waits for
     always,

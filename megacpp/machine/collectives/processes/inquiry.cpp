@@ -14,7 +14,7 @@ void append(std::vector<int64_t>& to, const std::vector<int64_t>& chips) {
   to.insert(to.end(), chips.begin(), chips.end());
 }
 
-// Of an answer: "1 3\n; chip 1 waits for nobody; chip 3 ...".
+// Chips that an answer lists: 1 and 3 of "1 3\n; chip 1 waits for nobody; chip 3 ...".
 std::vector<int64_t> chips_in(const std::string& answer) {
   std::istringstream numbers(answer.substr(0, answer.find('\n')));
   return {std::istream_iterator<int64_t>(numbers), std::istream_iterator<int64_t>()};

@@ -22,7 +22,7 @@ class Inquiry {
   };
   explicit Inquiry(const Parts& parts) : parts_(parts) {}
 
-  /// As OtherProcesses has it.
+  /// See OtherProcesses.
   void ask(EngineLock& lock, const InFlight& call, Waited& waited);
   /// FrameKind::who_waits and its answer.
   void on_question(int64_t process, const FrameHeader& header);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes are there, which are gone or silent, and which failure counts: of failures in several processes the
-// one that the arbiter, the first process that is alive, hears of first. With the engine's lock held, but for
+// Processes are there, silent or gone, and one failure counts: where several processes fail, the one of which the
+// arbiter hears first. The arbiter is the first process that is alive. The engine's lock is held, but for
 // silent_successor().
 #pragma once
 
@@ -40,19 +40,19 @@ class Liveness {
   /// Its buffers could not be read: a failure, unless another is heard of that is its cause.
   void on_unreadable(const PeerGone& gone, const Call& call);
 
-  /// As OtherProcesses has it.
+  /// See OtherProcesses.
   void propose(const Failure& failure);
   int64_t arbiter() const;
   bool is_arbiter_silent() const { return state_of(arbiter()).is_silent; }
   /// It was asked, and has not answered.
   void set_silent(int64_t process) { states_[static_cast<size_t>(process)].is_silent = true; }
-  /// Whether nothing has come from it since then, for so long.
+  /// True when nothing has come from it since then, for so long.
   bool is_silent(int64_t process, Clock::time_point since, std::chrono::milliseconds limit) const;
-  /// Why it is gone; nothing: it is there.
+  /// The reason why it is gone; absent: it is there.
   const std::optional<std::string>& lost(int64_t process) const { return state_of(process).lost; }
   /// Asks for a sign: any answer will do.
   void ask_for_sign(int64_t process);
-  /// As World has it.
+  /// See World.
   std::optional<std::string> silent_successor(std::chrono::milliseconds limit);
 
   /// A process that has gone is a failure where something is still wanted of it, and none at the end of a run.

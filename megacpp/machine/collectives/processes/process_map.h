@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which process has which chips, and on which host: for messages to users. The engine's lock is held by whoever looks
-// or writes.
+// Processes by chip, and their hosts, for messages to users. The engine's lock is held by whoever looks or writes.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ namespace megacpp::collectives {
 
 class ProcessMover final : public ThreadMover, public OtherProcesses, private FrameLoop::Client {
  public:
-  /// Of an engine without calls. `owners`: the process of every chip. Begins at once.
+  /// The engine has no calls yet. `owners`: the process of every chip. It begins at once.
   ProcessMover(CallEngine& engine, std::unique_ptr<Endpoint> endpoint, std::vector<int64_t> owners, Sums sums);
 
   // Without the engine's lock:
@@ -31,7 +31,7 @@ class ProcessMover final : public ThreadMover, public OtherProcesses, private Fr
   }
   void set_hosts(std::vector<std::string> hosts);
   void set_neighbours(std::vector<std::optional<Neighbour>> neighbours);
-  /// What others need to be neighbours; null where none can be.
+  /// Flags that others need to be neighbours; null where none can be.
   const ProgressFlags* flags() const { return flags_.get(); }
 
   // Mover:
