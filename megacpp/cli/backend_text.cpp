@@ -33,7 +33,7 @@ std::string transport_text(const std::string& name) {
 
 std::vector<std::string_view> chips_of(const runtime::Backend& backend) {
   std::vector<std::string_view> kinds;
-  for (const hw::ChipKind kind : backend.runs_on) kinds.push_back(hw::to_string(kind));
+  for (const auto kind : backend.runs_on) kinds.push_back(hw::to_string(kind));
   return kinds;
 }
 

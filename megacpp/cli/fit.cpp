@@ -216,7 +216,7 @@ int run_fit(const FitFlags& flags) {
   // Degrees are what it searches: only keys that no layout there gives an effect.
   const runtime::Backend& backend = runtime::backend_named(assumptions.lane.backend);
   print_without_effect(without_effect_in_any_layout(backend, recipe));
-  if (flags.confirm > 0 && assumptions.slice.chip.kind == hw::ChipKind::host) require_usable(backend, recipe);
+  if (flags.confirm > 0 && assumptions.slice.chip.is_virtual()) require_usable(backend, recipe);
   return flags.grow.empty() ? search_layouts(flags, recipe, assumptions, catalog) : grow(flags, recipe, assumptions);
 }
 

@@ -9,6 +9,7 @@
 #include "megacpp/cli/output.h"
 #include "megacpp/cli/xla_compile.h"
 #include "megacpp/core/base/error.h"
+#include "megacpp/machine/backends/backend_table.h"
 #include "megacpp/program/memory/report.h"
 #include "megacpp/program/plan/planned_recipe.h"
 
@@ -51,7 +52,7 @@ class SliceCompiler {
     recipe::Recipe recipe = one.recipe;
     recipe.backend = assumptions_.lane.backend;
     const fit::ChipGroup& worst = one.fit.worst();
-    Confirmed confirmed{.is_compiled = true, .planned_bytes = worst.needed(), .limit_bytes = worst.limit};
+    Confirmed confirmed{.is_compiled = true, .planned_bytes = worst.needed(), .limit_bytes = worst.limit.bytes};
     try {
       const plan::PlannedRecipe planned(recipe);
       const XlaChoice choice =
@@ -131,13 +132,15 @@ void compile_for_slice(const ConfirmRequest& request, const fit::Assumptions& as
 void confirm(const ConfirmRequest& request, const fit::Assumptions& assumptions, launch::UsersCatalog& catalog,
              FitAnswer& answer) {
   if (request.layouts == 0) return;
-  const hw::ChipKind kind = assumptions.slice.chip.kind;
-  if (kind == hw::ChipKind::host)
+  const hw::Chip& chip = assumptions.slice.chip;
+  if (chip.is_virtual())
     return ask_each(request, answer, "running",
                     [&](const fit::Found& one) { return launch::confirm_on_host(one, assumptions, catalog); });
-  if (kind == hw::ChipKind::tpu) return compile_for_slice(request, assumptions, catalog, answer);
+  const runtime::Backend& backend = runtime::backend_on(chip.kind, assumptions.lane.backend);
+  if (backend.compiles_ahead && backend.compiles_ahead(chip))
+    return compile_for_slice(request, assumptions, catalog, answer);
   answer.no_confirmation =
-      assumptions.compiled_by_xla
+      backend.emits_stablehlo
           ? fmt::format("XLA compiles for {} only where it is, so nothing was asked. There these confirm the best:{}",
                         answer.slice.name, commands(request, answer, " --set xla.plugin=cuda"))
           : fmt::format(

@@ -43,7 +43,7 @@ std::string picture(const FitAnswer& answer) {
                                         {"close", report::Colour::orange},
                                         {"does not fit", report::Colour::red}},
                              .points = {},
-                             .marks = {{static_cast<double>(found.front().fit.worst().limit.value()), "limit"}}};
+                             .marks = {{static_cast<double>(found.front().fit.worst().limit.bytes.value()), "limit"}}};
   const std::vector<fit::FrontPoint> points = answer.points();
   for (size_t i = 0; i < found.size(); ++i) {
     const bool is_on_front = answer.is_on_front(i);

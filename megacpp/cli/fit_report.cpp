@@ -12,6 +12,7 @@
 
 #include "megacpp/cli/chip_memory.h"
 #include "megacpp/cli/text_table.h"
+#include "megacpp/cli/xla_compile.h"
 #include "megacpp/core/base/human_seconds.h"
 #include "megacpp/core/base/record_to_json.h"
 #include "megacpp/core/base/utf8.h"
@@ -59,8 +60,8 @@ ShownStep predicted_step(const Found& one) {
 ShownMemory planned_memory(const Found& one) {
   const fit::ChipGroup& worst = one.fit.worst();
   return {.needed = worst.needed(),
-          .limit = worst.limit.value(),
-          .shared_limit = worst.shares_machine ? worst.machine_bytes : 0,
+          .limit = worst.limit.bytes.value(),
+          .shared_limit = worst.limit.machine ? worst.limit.machine->bytes : 0,
           .free = worst.free_bytes().value(),
           .verdict = one.fit.verdict()};
 }
@@ -129,15 +130,15 @@ std::vector<std::string> examples_of(const fit::Refused& refused) {
 /// What the smallest needs and what there is.
 std::string lacking_text(const hw::Slice& slice, const Found& smallest) {
   const fit::ChipGroup& worst = smallest.fit.worst();
-  if (!worst.shares_machine)
+  const std::optional<fit::SharedMachine>& machine = worst.limit.machine;
+  if (!machine)
     return fmt::format("nothing fits: the least that was found needs {}, a chip of {} has {}\n",
-                       human_bytes(worst.needed()), slice.name, human_bytes(*worst.limit));
-  const std::string snapshot = worst.machine_snapshot > 0 ? fmt::format(" and {} for the snapshot of checkpoints",
-                                                                        human_bytes(worst.machine_snapshot))
-                                                          : "";
+                       human_bytes(worst.needed()), slice.name, human_bytes(*worst.limit.bytes));
+  const std::string snapshot =
+      machine->snapshot > 0 ? fmt::format(" and {} for the snapshot of checkpoints", human_bytes(machine->snapshot))
+                            : "";
   return fmt::format("nothing fits: the least that was found needs {}{}, this machine has {}\n",
-                     human_bytes(worst.machine_needed - worst.machine_snapshot), snapshot,
-                     human_bytes(worst.machine_bytes));
+                     human_bytes(machine->needed - machine->snapshot), snapshot, human_bytes(machine->bytes));
 }
 
 std::string left_out_text(const fit::LayoutSearch& search) {
@@ -181,8 +182,8 @@ Json found_json(const Found& one, const ShownMemory& memory) {
           {"planned_bytes", worst.planned},
           {"limit_bytes", memory.limit},
           {"free_bytes", memory.free},
-          {"least_needed_bytes", worst.least_needed()},
-          {"most_needed_bytes", worst.most_needed()},
+          {"least_needed_bytes", worst.reservation.least},
+          {"most_needed_bytes", worst.reservation.most},
           {"bytes_by_role", roles},
           {"step_seconds", one.time.seconds()},
           {"step_limit_seconds", one.time.limit},
@@ -308,7 +309,7 @@ std::string close_note(const FitAnswer& answer) {
   if (!is_any_close) return {};
   std::string text =
       fmt::format("close: the limit is within what a compiler may reserve: {}, for the fastest of them --confirm",
-                  fit::deciding_command(answer.slice));
+                  deciding_command(answer.slice, answer.recipe.backend));
   if (is_any_over)
     text += "; over: more is expected than the limit, and the least that a compiler may reserve is below it";
   if (const std::optional<size_t> faster = answer.faster_close())
@@ -427,7 +428,7 @@ std::string scatter_text(const FitAnswer& answer) {
   if (found.empty()) return {};
   const std::vector<fit::FrontPoint> points = answer.points();
   const auto [fastest, slowest] = std::ranges::minmax(points, std::less<>(), &fit::FrontPoint::seconds);
-  const double limit = static_cast<double>(found.front().fit.worst().limit.value());
+  const double limit = static_cast<double>(found.front().fit.worst().limit.bytes.value());
   double most = 0;
   for (const fit::FrontPoint& point : points) most = std::max(most, static_cast<double>(point.bytes));
   // Far beyond everything the limit would press all points together.

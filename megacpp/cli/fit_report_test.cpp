@@ -22,8 +22,8 @@ struct PlannedLayout {
 fit::Found found_layout(const PlannedLayout& planned) {
   fit::ChipGroup chip;
   chip.planned = chip.corrected = planned.bytes;
-  chip.limit = 100;
-  chip.gaps_most = 1.5;
+  chip.reservation = {.least = planned.bytes, .expected = planned.bytes, .most = planned.bytes * 3 / 2};
+  chip.limit.bytes = 100;
   fit::Found found;
   found.recipe.model.pattern = "A";
   found.recipe.model.depth = 1;
@@ -60,7 +60,7 @@ TEST(FitAnswerTest, WhatIsCloseAndOverItsLimitIsSaidToBe) {
   FitAnswer answer = answer_of_four();
   fit::ChipGroup& tight = answer.search.found[2].fit.groups[0];
   tight.planned = tight.corrected = 110;
-  tight.gaps_least = 0.7;
+  tight.reservation = {.least = 77, .expected = 110, .most = 165};
   ASSERT_EQ(answer.memory_of(2).verdict, FitVerdict::close);
   EXPECT_EQ(answer.memory_of(2).free_text(), "10 B over, close");
   EXPECT_NE(close_note(answer).find("over: more is expected than the limit"), std::string::npos) << close_note(answer);
@@ -69,7 +69,7 @@ TEST(FitAnswerTest, WhatIsCloseAndOverItsLimitIsSaidToBe) {
 TEST(FitAnswerTest, WhereNothingFitsTheFirstLineSaysWhatThereIs) {
   FitAnswer answer = answer_of_four();
   answer.search.found.erase(answer.search.found.begin(), answer.search.found.begin() + 3);
-  answer.search.found[0].fit.groups[0].gaps_most = 1;
+  answer.search.found[0].fit.groups[0].reservation.most = 120;
   const std::string text = fit_text(answer, 1);
   EXPECT_NE(text.find("nothing fits: the least that was found needs 120 B, a chip of toy:1 has 100 B\n"),
             std::string::npos)
@@ -82,12 +82,8 @@ TEST(FitAnswerTest, ChipsThatShareAMachineAreHeldAgainstIt) {
   FitAnswer answer = answer_of_four();
   answer.search.found.erase(answer.search.found.begin(), answer.search.found.begin() + 3);
   fit::ChipGroup& chip = answer.search.found[0].fit.groups[0];
-  chip.gaps_most = 1;
-  chip.limit = 0;
-  chip.shares_machine = true;
-  chip.machine_bytes = 100;
-  chip.machine_needed = 270;
-  chip.machine_snapshot = 30;
+  chip.reservation.most = 120;
+  chip.limit = {.bytes = 0, .machine = fit::SharedMachine{.bytes = 100, .needed = 270, .snapshot = 30}};
   EXPECT_EQ(answer.memory_of(0).share_text(), "270 %");
   EXPECT_EQ(answer.memory_of(0).free_text(), "-170 B");
   const std::string text = fit_text(answer, 1);

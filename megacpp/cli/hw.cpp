@@ -24,7 +24,7 @@ namespace megacpp::cli {
 namespace {
 
 /// Of this machine, by the first backend that runs on it.
-const runtime::HostRatesProbe& host_rates() { return runtime::backend_on(hw::ChipKind::host, {}).host_rates; }
+const runtime::HostRatesProbe& host_rates() { return runtime::backend_here({}).host_rates; }
 
 hw::Chip chip_of(const std::string& name) {
   return name == "host" ? hw::host_chip(host_rates().kept(), 1) : hw::find_chip(name);

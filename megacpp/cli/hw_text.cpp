@@ -26,7 +26,7 @@ std::string giga(double per_second) { return fmt::format("{:.4g}", per_second / 
 
 std::string slices_text(const hw::Chip& chip) {
   const hw::SliceRules& rules = chip.slices;
-  if (chip.kind == hw::ChipKind::host) return "host:N, N virtual chips";
+  if (chip.is_virtual()) return "host:N, N virtual chips";
   if (rules.shape == hw::SliceShape::nodes) return fmt::format("nodes of {}", rules.host[0]);
   std::vector<std::string> texts;
   for (const hw::Sizes& slice : rules.valid) texts.push_back(hw::to_text(slice));
@@ -132,22 +132,11 @@ Json chip_json(const hw::Chip& chip) {
   Json memory = {{"nominal", chip.nominal_bytes},
                  {"usable", chip.usable_bytes},
                  {"alignment", chip.alignment},
-                 {"bandwidth", chip.memory_bytes_per_second},
-                 {"code_least", chip.code_bytes_least},
-                 {"code_most", chip.code_bytes_most},
-                 {"gaps_most", chip.gaps_most},
-                 {"loops_gaps_most", measured_or_null(chip.loops_gaps_most)},
-                 {"gaps_least", chip.gaps_least},
-                 {"reserved_per_alive", chip.reserved_per_alive},
-                 {"alive_blocks", chip.alive_blocks},
-                 {"code_base", chip.code_bytes_base},
-                 {"code_per_block", chip.code_bytes_per_block},
-                 {"reserved_off_most", chip.reserved_off_most},
-                 {"unrolled_per_alive", chip.unrolled_per_alive},
-                 {"unrolled_code_per_block", chip.unrolled_code_per_block},
-                 {"unrolled_off_most", chip.unrolled_off_most},
-                 {"compiler", chip.compiler}};
+                 {"bandwidth", chip.memory_bytes_per_second}};
   memory["reserved"] = base::record_json(chip.reserved_bytes);
+  Json xla = base::record_json(chip.xla);
+  for (Json& number : xla)
+    if (number == 0) number = Json();  // nobody measured it
   return {{"name", chip.name},
           {"title", chip.title},
           {"kind", hw::to_string(chip.kind)},
@@ -155,6 +144,7 @@ Json chip_json(const hw::Chip& chip) {
           {"device_names", chip.device_names},
           {"from", chip.origin},
           {"memory", memory},
+          {"xla", xla},
           {"peak_flops", chip.peak_flops},
           {"devices", chip.devices},
           {"selective_recompute", selective},

@@ -111,7 +111,7 @@ TEST_F(LaunchLoopsTest, TheStartSaysThatThePlanUnrolledBlocks) {
   EXPECT_EQ(looped.text.find(line), std::string::npos) << looped.text;
   EXPECT_NE(looped.text.find(in_loops), std::string::npos) << looped.text;
 
-  const std::string limit = "hardware.limit=" + std::to_string(looped.worst.least_needed() - 1);
+  const std::string limit = "hardware.limit=" + std::to_string(looped.worst.reservation.least - 1);
   const Started by_plan = started({limit});
   const std::string bytes = memory::human_bytes(looped.worst.needed());
   EXPECT_NE(by_plan.text.find(line + "unrolled (with blocks in loops a chip needs " + bytes + ")\n"), std::string::npos)

@@ -70,12 +70,12 @@ Json group_json(const PlanReport& r, const fit::ChipGroup& group) {
           {"host", r.slice.host_name(slice_chip)},
           {"planned_bytes", group.planned},
           {"corrected_bytes", group.corrected},
-          {"code_bytes", group.code},
+          {"code_bytes", group.reservation.code},
           {"needed_bytes", group.needed()},
-          {"limit_bytes", base::record_json(group.limit)},
+          {"limit_bytes", base::record_json(group.limit.bytes)},
           {"free_bytes", base::record_json(group.free_bytes())},
-          {"least_needed_bytes", group.least_needed()},
-          {"most_needed_bytes", group.most_needed()},
+          {"least_needed_bytes", group.reservation.least},
+          {"most_needed_bytes", group.reservation.most},
           {"verdict", fit::fit_verdict_name(group.verdict())},
           {"state_bytes", plan.state_bytes},
           {"host_bytes", plan.of_host().bytes},
@@ -91,23 +91,11 @@ Json correction_json(const PlanReport& r) {
   return json;
 }
 
-Json reserved_json(const std::optional<fit::ReservedBytes>& reserved) {
-  if (!reserved) return {};
-  return {{"bytes", reserved->total()},
-          {"peak_bytes", reserved->alive()},
-          {"argument_bytes", reserved->arguments},
-          {"kept_bytes", reserved->kept},
-          {"bf16_weight_bytes", reserved->weights_in_bf16},
-          {"f32_weight_bytes", reserved->weights_in_f32},
-          {"forward_bytes", reserved->forward},
-          {"head_bytes", reserved->head},
-          {"backward_bytes", reserved->backward},
-          {"update_bytes", reserved->update},
-          {"other_bytes", reserved->other},
-          {"gap_bytes", reserved->gaps},
-          {"uncertain_bytes", reserved->uncertain + reserved->uncertain_in_both},
-          {"largest_bytes", reserved->largest},
-          {"code_bytes", reserved->code}};
+/// Null where the plan is what is reserved.
+Json reserved_json(const fit::Reservation& reserved) {
+  if (reserved.why.empty()) return {};
+  return {{"bytes", reserved.expected},   {"least_bytes", reserved.least}, {"most_bytes", reserved.most},
+          {"peak_bytes", reserved.alive}, {"code_bytes", reserved.code},   {"terms", base::record_json(reserved.why)}};
 }
 
 Json time_json(const PlanReport& r) {
@@ -170,7 +158,7 @@ Json plan_json(const PlanReport& r) {
           {"axes", base::record_json(r.islands)},
           {"crossings", base::record_json(r.crossings)},
           {"arguments", base::record_json(r.arguments)},
-          {"reserved", reserved_json(r.estimate.reserved)},
+          {"reserved", reserved_json(r.reserved())},
           {"collectives", base::record_json(r.estimate.time.links)},
           {"time", time_json(r)},
           {"parameters", base::record_json(r.stored)}};

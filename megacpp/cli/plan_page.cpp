@@ -58,10 +58,10 @@ std::string chips_picture(const PlanReport& r) {
     report::Bar bar{
         .label = fmt::format("{}{}", group.place, group.chips > 1 ? fmt::format(" and {} alike", group.chips - 1) : ""),
         .values = {},
-        .marks = {{as_number(group.limit.value()), "limit"}}};
+        .marks = {{as_number(group.limit.bytes.value()), "limit"}}};
     for (const std::string& letter : letters) bar.values.push_back(as_number(by_letter[letter]));
     bar.values.push_back(as_number(plan.padding_bytes));
-    bar.values.push_back(as_number(group.code));
+    bar.values.push_back(as_number(group.reservation.code));
     chart.bars.push_back(std::move(bar));
   }
   return report::stacked_bars(chart);
@@ -99,8 +99,8 @@ Table chips_table(const fit::FitReport& fit) {
               .rows = {}};
   for (const fit::ChipGroup& g : fit.groups)
     table.rows.push_back({std::to_string(g.chips), g.place, g.where, human_bytes(g.planned),
-                          fit.samples > 0 ? human_bytes(g.corrected) : "-", human_bytes(g.code),
-                          human_bytes(g.needed()), human_bytes(g.limit.value()), free_text(g)});
+                          fit.samples > 0 ? human_bytes(g.corrected) : "-", human_bytes(g.reservation.code),
+                          human_bytes(g.needed()), human_bytes(g.limit.bytes.value()), free_text(g)});
   return table;
 }
 
@@ -170,7 +170,10 @@ void add_memory(report::Page& page, const PlanReport& r) {
   page.heading("Memory of every chip");
   page.figure(chips_picture(r), "Bytes at the peak by letter against the limit; the chip that is worst off first.");
   page.table(chips_table(r.estimate.fit));
-  if (const std::string reserved = reserved_text(r); !reserved.empty()) page.paragraph(reserved);
+  if (const std::string reserved = reserved_text(r); !reserved.empty()) {
+    page.paragraph(reserved);
+    page.table(reserved_table(r));
+  }
   page.paragraph(correction_text(r));
   page.paragraph(
       fmt::format("The average over all chips, which decides nothing: {} needed.", human_bytes(r.estimate.fit.mean)));

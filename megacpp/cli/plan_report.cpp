@@ -8,6 +8,7 @@
 
 #include "megacpp/cli/planning_progress.h"
 #include "megacpp/cli/print_log.h"
+#include "megacpp/cli/xla_compile.h"
 #include "megacpp/core/base/counted.h"
 #include "megacpp/core/base/human_seconds.h"
 #include "megacpp/hardware/fit/deep_tables.h"
@@ -113,7 +114,8 @@ std::string verdict_text(const PlanReport& report) {
                                  worst.where, fit::needed_text(worst), fit::limit_text(worst),
                                  human_bytes(std::abs(free)), free < 0 ? "too much" : "free");
   if (verdict == fit::FitVerdict::close)
-    text += fmt::format("; the limit is within what a compiler may reserve: {}", fit::deciding_command(report.slice));
+    text += fmt::format("; the limit is within what a compiler may reserve: {}",
+                        deciding_command(report.slice, report.estimate.lane.backend));
   return text;
 }
 
@@ -129,19 +131,20 @@ std::string correction_text(const PlanReport& report) {
 
 std::string reserved_text(const PlanReport& report) {
   using memory::human_bytes;
-  if (!report.estimate.reserved) return "";
-  const fit::ReservedBytes& r = *report.estimate.reserved;
+  const fit::Reservation& reserved = report.reserved();
+  if (reserved.why.empty()) return "";
   const int64_t needed = report.worst().needed();
   const std::string raised =
-      needed > r.total() ? fmt::format("Measurements of the lane raise it to {}.\n", human_bytes(needed)) : "";
-  const std::string text = fmt::format(
-      "XLA is expected to reserve {} there: arguments {}, weights in f32 {}, then for an update {} or, if that is "
-      "more, what blocks keep {}, weights in bf16 {} and the largest of the forward pass {}, the head {} "
-      "and the backward pass {}; other {}, gaps {}, code {}.\n",
-      human_bytes(r.total()), human_bytes(r.arguments), human_bytes(r.weights_in_f32), human_bytes(r.update),
-      human_bytes(r.kept), human_bytes(r.weights_in_bf16), human_bytes(r.forward), human_bytes(r.head),
-      human_bytes(r.backward), human_bytes(r.other), human_bytes(r.gaps), human_bytes(r.code));
-  return text + raised;
+      needed > reserved.expected ? fmt::format("; measurements of the lane raise it to {}", human_bytes(needed)) : "";
+  return fmt::format("XLA is expected to reserve {} there, no less than {} and no more than {}{}:",
+                     human_bytes(reserved.expected), human_bytes(reserved.least), human_bytes(reserved.most), raised);
+}
+
+report::Table reserved_table(const PlanReport& report) {
+  report::Table table{.headings = {"term", ">bytes", "why"}, .rows = {}};
+  for (const fit::ReservedTerm& term : report.reserved().why)
+    table.rows.push_back({term.name, memory::human_bytes(term.bytes), term.sentence});
+  return table;
 }
 
 std::string free_text(const fit::ChipGroup& group) {

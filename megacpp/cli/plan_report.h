@@ -16,7 +16,6 @@
 #include "megacpp/hardware/fit/islands.h"
 #include "megacpp/hardware/fit/parameter_bytes.h"
 #include "megacpp/hardware/fit/regime.h"
-#include "megacpp/hardware/fit/reserved_bytes.h"
 #include "megacpp/hardware/hw/slice.h"
 #include "megacpp/program/plan/composition.h"
 #include "megacpp/program/plan/next_step.h"
@@ -49,6 +48,8 @@ struct PlanReport {
   KeysWithoutEffect without_effect;
 
   const fit::ChipGroup& worst() const { return estimate.fit.worst(); }
+  /// On the worst chip, as the backend has it before measurements correct it.
+  const fit::Reservation& reserved() const { return estimate.reserved[worst().stage]; }
   /// Of the worst chip.
   const memory::MemoryPlan& memory() const { return estimate.worst_memory(); }
   double tokens_per_step() const;
@@ -66,8 +67,10 @@ LaneCorrection peak_correction(const PlanReport& report);
 /// What corrects the peaks and who measured it, or why nothing does, in a sentence.
 std::string correction_text(const PlanReport& report);
 
-/// What XLA is expected to reserve on the worst chip, and for what, in a line; empty where no rule is known.
+/// What XLA is expected to reserve on the worst chip, in a line above the table of its terms; empty where a run needs
+/// what is planned.
 std::string reserved_text(const PlanReport& report);
+report::Table reserved_table(const PlanReport& report);
 
 /// "1.20 GiB", "-1.20 GiB" where it does not fit.
 std::string free_text(const fit::ChipGroup& group);

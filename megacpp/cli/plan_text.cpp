@@ -58,9 +58,9 @@ std::string chips_text(const fit::FitReport& fit, bool has_stages) {
                                       human_bytes(group.planned)};
     if (has_stages) cells.insert(cells.begin(), std::to_string(group.stage));
     if (fit.samples > 0) cells.push_back(human_bytes(group.corrected));
-    cells.push_back(human_bytes(group.code));
+    cells.push_back(human_bytes(group.reservation.code));
     cells.push_back(human_bytes(group.needed()));
-    cells.push_back(human_bytes(group.limit.value()));
+    cells.push_back(human_bytes(group.limit.bytes.value()));
     cells.push_back(free_text(group));
     table.add(std::move(cells));
   }
@@ -75,7 +75,7 @@ std::string snapshot_text(const fit::FitReport& fit) {
       fit.snapshot == 0
           ? "No checkpoints are saved.\n"
           : fmt::format("Checkpoints are written from a snapshot of {} in host memory{}.\n", human_bytes(fit.snapshot),
-                        fit.worst().shares_machine ? ", which is counted with the chips of this machine" : "");
+                        fit.worst().limit.machine ? ", which is counted with the chips of this machine" : "");
   return text;
 }
 
@@ -147,8 +147,10 @@ std::string plan_text(const PlanReport& r) {
   text += islands_text(r);
   text += "\n" + gates_text();
   text += "\n" + parameters_text(r.rows, plan);
-  text += "\n" + chips_text(r.estimate.fit, has_stages) + reserved_text(r) +
-          base::printable_in_line(correction_text(r)) + "\n" + snapshot_text(r.estimate.fit);
+  text += "\n" + chips_text(r.estimate.fit, has_stages);
+  if (const std::string reserved = reserved_text(r); !reserved.empty())
+    text += "\n" + reserved + "\n" + to_text(reserved_table(r)) + "\n";
+  text += base::printable_in_line(correction_text(r)) + "\n" + snapshot_text(r.estimate.fit);
   text += "\n" + memory_text(r);
   text += "\n" + links_text(r.estimate.time);
   text += "\n" + time_text(r);

@@ -207,8 +207,8 @@ Json run_plan_json(launch::Launch& launch) {
                       {"place", group.place},
                       {"planned_bytes", group.planned},
                       {"needed_bytes", group.needed()},
-                      {"limit_bytes", base::record_json(group.limit)},
-                      {"state_bytes", group.state},
+                      {"limit_bytes", base::record_json(group.limit.bytes)},
+                      {"state_bytes", plan.state_bytes},
                       {"memory", base::record_json(plan.items)},
                       {"largest", base::record_json(plan.largest)}});
   }

@@ -49,7 +49,7 @@ std::string plan_line(const launch::Launch& launch) {
                                                                       correction.samples, correction.own_samples);
   const bool is_close = estimate.fit.verdict() == fit::FitVerdict::close;
   return fmt::format("plan       {}{} needs {}{}{}{}{}\n", worst.place, host, fit::needed_text(worst),
-                     worst.limit ? " of " + human_bytes(*worst.limit) : ", no limit known",
+                     worst.limit.bytes ? " of " + human_bytes(*worst.limit.bytes) : ", no limit known",
                      is_close ? ", which is close: the compiler decides" : "", corrected,
                      seconds > 0 ? ", a step takes " + base::human_seconds(seconds) + " as predicted" : "");
 }

@@ -55,6 +55,13 @@ void declare_xla_flags(CLI::App& app, XlaFlags& flags) {
       ->default_str(std::to_string(flags.time_limit));
 }
 
+std::string deciding_command(const hw::Slice& slice, std::string_view backend) {
+  const auto& compiles_ahead = runtime::backend_on(slice.chip.kind, backend).compiles_ahead;
+  const bool is_ahead = compiles_ahead && compiles_ahead(slice.chip);
+  return "megacpp compile with --backend xla " + (is_ahead ? "--target " + slice.name : "where " + slice.name + " is") +
+         " decides";
+}
+
 bool is_compiled_by_xla(const recipe::Recipe& recipe) { return runtime::backend_named(recipe.backend).emits_stablehlo; }
 
 void require_xla_for(const XlaFlags& flags, const recipe::Recipe& recipe) {
@@ -100,9 +107,9 @@ std::string other_compiler(const XlaCompilation& compilation) {
   if (!compilation.choice.tpu) return {};
   const hw::Chip& chip = compilation.choice.tpu->chip;
   const std::string& platform = compilation.report.platform;
-  if (chip.compiler.empty() || platform.empty() || platform.find(chip.compiler) != std::string::npos) return {};
+  if (chip.xla.compiler.empty() || platform.empty() || platform.find(chip.xla.compiler) != std::string::npos) return {};
   return fmt::format("of {} are of another compiler ({}): plans for it may be further off than they say", chip.name,
-                     chip.compiler);
+                     chip.xla.compiler);
 }
 
 void remember_compilation(catalog::Catalog& catalog, const fit::Estimate& estimate, const XlaCompilation& compilation) {

@@ -41,6 +41,9 @@ void declare_xla_flags(CLI::App& app, XlaFlags& flags);
 /// Whether what XLA makes of a step can be shown: its backend hands it over as StableHLO.
 bool is_compiled_by_xla(const recipe::Recipe& recipe);
 
+/// What decides about a plan for that hardware that is close: "megacpp compile with --backend xla .. decides".
+std::string deciding_command(const hw::Slice& slice, std::string_view backend);
+
 /// E1007 for a target where the recipe has another backend.
 void require_xla_for(const XlaFlags& flags, const recipe::Recipe& recipe);
 

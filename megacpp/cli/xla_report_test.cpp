@@ -67,7 +67,7 @@ TEST(XlaReportTest, MemoryStandsAgainstTheChipsOwnLimit) {
 
 TEST(XlaReportTest, RulesOfAnotherCompilerAreSaidToBe) {
   XlaCompilation c = on_v6e();
-  const std::string measured = c.choice.tpu->chip.compiler;
+  const std::string measured = c.choice.tpu->chip.xla.compiler;
   const std::string said = "of v6e are of another compiler (" + measured + ")";
   EXPECT_NE(text_of(c).find("rules      " + said), std::string::npos) << text_of(c);
   EXPECT_EQ(xla_json(c)["other_compiler"].get<std::string>().find(said), 0u);
@@ -77,7 +77,7 @@ TEST(XlaReportTest, RulesOfAnotherCompilerAreSaidToBe) {
   c.report.platform.clear();
   EXPECT_EQ(other_compiler(c), "") << "one that died did not say who it is";
   c.report.platform = "tpu, another";
-  c.choice.tpu->chip.compiler.clear();
+  c.choice.tpu->chip.xla.compiler.clear();
   EXPECT_EQ(other_compiler(c), "") << "nobody knows whose the rules are";
 }
 

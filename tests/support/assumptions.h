@@ -30,6 +30,7 @@ inline fit::Assumptions test_assumptions(const std::string& hardware, int64_t li
                                                                               .date = "2026-11-15"};
                                                                         }}),
                                .kernels = test_kernels()};
+  if (assumptions.slice.chip.tiling.exists()) assumptions.xla_forms.emplace();  // TPUs are reached through XLA alone
   if (limit > 0) assumptions.limits.assign(static_cast<size_t>(assumptions.slice.devices()), limit);
   return assumptions;
 }

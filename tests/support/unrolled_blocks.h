@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "megacpp/hardware/fit/estimate.h"
+#include "megacpp/program/recipe/block_loops.h"
 #include "megacpp/program/recipe/parse.h"
 #include "tests/support/assumptions.h"
+#include "tests/support/reserving.h"
 
 namespace megacpp::testing_support {
 
@@ -30,12 +32,16 @@ inline recipe::Recipe wide_activations_recipe(const std::vector<std::string>& mo
   return recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", settings);
 }
 
-/// As a launch makes them for a recipe that leaves loops to planning. Code, of which small steps have much, is left
-/// out. A limit for all chips, 0: the hardware's own.
-inline fit::Assumptions with_unrolled_lane(int64_t limit = 0) {
+/// As a launch makes them for a recipe that leaves loops to planning: unrolled blocks need less. A limit for all chips,
+/// 0: the hardware's own.
+inline fit::Assumptions with_unrolled_lane(int64_t limit = 0, double unrolled_part = 0.6) {
   fit::Assumptions assumptions = test_assumptions("v6e:2x2", limit);
-  hw::Chip& chip = assumptions.slice.chip;
-  chip.code_bytes_base = chip.code_bytes_per_block = chip.unrolled_code_per_block = 1;
+  assumptions.reserve = [unrolled_part](const fit::StepProgram& step,
+                                        const hw::Chip&) -> std::optional<fit::Reservation> {
+    const double part = step.planned.recipe().xla.loops == recipe::XlaLoops::off ? unrolled_part : 1;
+    return reserved(step.compiled.stages[step.stage].memory,
+                    {.least = 0.9 * part, .expected = part, .most = 1.1 * part, .is_asked_first = true});
+  };
   assumptions.lane = {.backend = "xla", .hardware = "v6e", .placement = recipe::XlaPlacement::megacpp};
   fit::Lane unrolled = assumptions.lane;
   unrolled.loops = fit::LaneLoops::off;

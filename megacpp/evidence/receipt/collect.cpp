@@ -113,15 +113,17 @@ std::vector<MemoryItem> items_of(const memory::MemoryPlan& plan) {
 
 std::vector<ChipGroup> planned_memory(const fit::Estimate& estimate) {
   std::vector<ChipGroup> groups;
-  for (const fit::ChipGroup& group : estimate.fit.groups)
+  for (const fit::ChipGroup& group : estimate.fit.groups) {
+    const memory::MemoryPlan& plan = estimate.compiled.stages[group.stage].memory;
     groups.push_back({.chip = group.chip,
                       .chips = group.chips,
                       .place = group.place,
                       .planned_bytes = group.planned,
                       .needed_bytes = group.needed(),
-                      .state_bytes = group.state,
-                      .limit_bytes = group.limit,
-                      .items = items_of(estimate.compiled.stages[group.stage].memory)});
+                      .state_bytes = plan.state_bytes,
+                      .limit_bytes = group.limit.bytes,
+                      .items = items_of(plan)});
+  }
   return groups;
 }
 

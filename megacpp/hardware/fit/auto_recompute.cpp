@@ -62,8 +62,8 @@ struct Measured {
 };
 std::optional<Measured> measured_for(const Recipe& recipe, char letter, const Assumptions& assumptions) {
   const blocks::BlockDef& family = recipe::family_of(recipe.model, letter);
-  const bool is_unrolled = assumptions.lane.loops != LaneLoops::on;  // as what was measured
-  if (!assumptions.compiled_by_xla || !is_unrolled) return std::nullopt;
+  // What was measured had its blocks unrolled.
+  if (!assumptions.xla_forms || assumptions.lane.has_loops()) return std::nullopt;
   if (!family.traits(recipe::config_of(recipe.model, letter)).selective_is_cheap) return std::nullopt;
   const hw::Chip& chip = assumptions.slice.chip;
   const std::string precision(ir::dtype_name(recipe.train.precision));

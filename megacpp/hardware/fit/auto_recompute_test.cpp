@@ -7,6 +7,7 @@
 #include "megacpp/hardware/fit/estimate.h"
 #include "megacpp/program/recipe/parse.h"
 #include "megacpp/program/recipe/recompute.h"
+#include "tests/support/reserving.h"
 
 namespace megacpp::fit {
 namespace {
@@ -18,7 +19,7 @@ Assumptions on(const std::string& hardware, int64_t limit = 0) {
           .kernels = {.name = "any",
                       .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
                       .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
-          .compiled_by_xla = true,
+          .xla_forms = XlaForms{},
           .limits = limit == 0 ? std::vector<int64_t>{} : std::vector<int64_t>{limit}};
 }
 
@@ -44,7 +45,7 @@ TEST(AutoRecomputeTest, DenseFeedForwardsRecomputeTheirElementwiseWorkOnlyWhereT
                                          {"host:1", true, "bf16", recipe::RecomputeLevel::none}}) {
     SCOPED_TRACE(row.hardware + " " + row.precision + (row.by_xla ? " by XLA" : ""));
     Assumptions assumptions = on(row.hardware);
-    assumptions.compiled_by_xla = row.by_xla;
+    if (!row.by_xla) assumptions.xla_forms.reset();
     const AutoRecompute recompute(shipped("nam52-1b", {"train.precision=" + row.precision}), assumptions);
     EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'E'), row.level);
     EXPECT_EQ(recipe::recompute_level(recompute.recipe(), 'A'), recipe::RecomputeLevel::none);
@@ -128,8 +129,6 @@ TEST(AutoRecomputeTest, LevelsBelowFullAreTakenWhereFullNeedsMore) {
     SCOPED_TRACE(fmt::format("{} {}", row.recipe, row.sequence));
     const auto planned = [&row](const char* level, int64_t limit = 0) {
       Assumptions assumptions = on("v6e:2x2");
-      assumptions.slice.chip.reserved_per_alive = 0;  // as the plan has it
-      assumptions.slice.chip.gaps_least = 1;
       if (limit > 0) assumptions.limits.assign(4, limit);
       return make_estimate(shipped(row.recipe, {"layout.data_parallel=2", "layout.context_parallel=2", "layout.zero=1",
                                                 "train.precision=bf16", "train.batch=4", "train.micro_steps=1",
@@ -151,13 +150,18 @@ TEST(AutoRecomputeTest, LevelsBelowFullAreTakenWhereFullNeedsMore) {
 // Where a compiler leaves gaps: with levels that surely fit for who plans, with what may fit for who can ask.
 TEST(AutoRecomputeTest, APlanIsRaisedUntilItSurelyFitsWhereThatCanBe) {
   const recipe::Recipe recipe = shipped("nam52-tiny");
-  const auto with_all = [](const char* level) {
-    const recipe::Recipe all = shipped("nam52-tiny", {fmt::format("train.recompute={}", level)});
-    return make_estimate(all, on("v6e:1x1")).fit.worst();
+  const auto with_gaps = [](int64_t limit = 0) {
+    Assumptions assumptions = on("v6e:1x1", limit);
+    assumptions.reserve = testing_support::reserving({.least = 0.9, .most = 1.2, .is_asked_first = true});
+    return assumptions;
   };
-  const auto most = [&](const char* level) { return with_all(level).most_needed(); };
+  const auto with_all = [&](const char* level) {
+    const recipe::Recipe all = shipped("nam52-tiny", {fmt::format("train.recompute={}", level)});
+    return make_estimate(all, with_gaps()).fit.worst();
+  };
+  const auto most = [&](const char* level) { return with_all(level).reservation.most; };
   ASSERT_LT(most("full"), most("none"));
-  const Assumptions roomy = on("v6e:1x1", most("none") - 1);
+  const Assumptions roomy = with_gaps(most("none") - 1);
   const Estimate sure = make_estimate(recipe, roomy), close = make_estimate(recipe, roomy, FitVerdict::close);
   EXPECT_EQ(sure.fit.verdict(), FitVerdict::fits);
   EXPECT_NE(to_text(sure.recompute).find("only a compiler can tell whether the plan fits"), std::string::npos);
@@ -167,7 +171,7 @@ TEST(AutoRecomputeTest, APlanIsRaisedUntilItSurelyFitsWhereThatCanBe) {
 
   // Where not even all of it fits for sure, what is expected to fit costs no more time in vain.
   const int64_t little = most("full") - 1;
-  const Estimate nearest = make_estimate(recipe, on("v6e:1x1", little));
+  const Estimate nearest = make_estimate(recipe, with_gaps(little));
   EXPECT_EQ(nearest.fit.verdict(), FitVerdict::close);
   EXPECT_LE(nearest.fit.worst().needed(), little);
 }

@@ -16,20 +16,6 @@
 namespace megacpp::fit {
 namespace {
 
-/// As if the deepest shallow plan were the model.
-ShallowDepths up_to_last(ShallowDepths depths) {
-  depths.depth = depths.depths[2];
-  depths.depths = {2 * depths.depths[0] - depths.depths[1], depths.depths[0], depths.depths[1]};
-  return depths;
-}
-
-bool is_near(double expected, double found) { return std::abs(expected - found) <= kMostOffLine * std::abs(found); }
-
-/// Whether the last of three is on the line of the others.
-bool is_on_line(const ShallowDepths& depths, double first, double second, double third) {
-  return is_near(up_to_last(depths).extended(first, second), third);
-}
-
 // ---- Time
 
 /// That of `like`, which may have none of it.
@@ -81,40 +67,18 @@ StepTime deep_time(const ShallowDepths& depths, const std::array<StepTime, 3>& t
 }
 
 /// Its parts may pass into each other from one depth to the next: the whole, and what is on the wires.
-bool is_on_line(const ShallowDepths& depths, const std::array<StepTime, 3>& times) {
+bool is_time_on_line(const ShallowDepths& depths, const std::array<StepTime, 3>& times) {
   const auto bytes = [](const StepTime& time) {
     double sum = 0;
     for (const LinkTime& link : time.links) sum += static_cast<double>(link.bytes);
     return sum;
   };
-  return is_on_line(depths, times[0].seconds(), times[1].seconds(), times[2].seconds()) &&
-         is_on_line(depths, times[0].limit, times[1].limit, times[2].limit) &&
-         is_on_line(depths, bytes(times[0]), bytes(times[1]), bytes(times[2])) &&
+  const auto is_straight = [&](const auto& number) {
+    return is_on_line(depths, std::array<double, 3>{number(times[0]), number(times[1]), number(times[2])});
+  };
+  return is_straight([](const StepTime& time) { return time.seconds(); }) &&
+         is_straight([](const StepTime& time) { return time.limit; }) && is_straight(bytes) &&
          times[1].range.most.has_value() == times[2].range.most.has_value();
-}
-
-// ---- What XLA reserves
-
-constexpr std::array kReservedTerms = {
-    &ReservedBytes::arguments,         &ReservedBytes::weights_in_f32, &ReservedBytes::kept,
-    &ReservedBytes::weights_in_bf16,   &ReservedBytes::forward,        &ReservedBytes::head,
-    &ReservedBytes::backward,          &ReservedBytes::update,         &ReservedBytes::uncertain,
-    &ReservedBytes::uncertain_in_both, &ReservedBytes::largest};
-
-/// Each term but arguments, whose padding is known for any depth; which of them are alive at once is found for the
-/// whole model.
-ReservedBytes deep_reserved(const ShallowDepths& depths, const std::array<ReservedBytes, 3>& reserved) {
-  ReservedBytes terms = reserved[2];
-  for (int64_t ReservedBytes::*const bytes : kReservedTerms)
-    terms.*bytes = depths.extended(reserved[1].*bytes, reserved[2].*bytes);
-  return terms;
-}
-
-bool is_on_line(const ShallowDepths& depths, const std::array<ReservedBytes, 3>& reserved) {
-  return std::ranges::all_of(kReservedTerms, [&](int64_t ReservedBytes::*const bytes) {
-    const auto at = [&](size_t i) { return static_cast<double>(reserved[i].*bytes); };
-    return is_on_line(depths, at(0), at(1), at(2));
-  });
 }
 
 // ---- Memory and FLOPs
@@ -147,30 +111,21 @@ bool have_same_stages(const ShallowPlans& shallow) {
   });
 }
 
-/// Time and what XLA reserves, added to the plan; whether they are on lines.
-bool add_estimates(const recipe::Recipe& recipe, const Assumptions& assumptions, const schedule::Target& target,
+/// Time and what the backend reserves, added to the plan; whether they are on lines.
+bool add_estimates(const plan::PlannedRecipe& planned, const Assumptions& assumptions, const schedule::Target& target,
                    DeepPlan& plan) {
   const ShallowDepths& depths = plan.shallow.depths;
-  const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  std::array<StepTime, 3> times;
-  std::array<ReservedBytes, 3> reserved;
-  bool is_reserved = true;
-  for (size_t i = 0; i < times.size(); ++i) {
-    const ShallowPlan& one = plan.shallow.plans[i];
-    if (assumptions.has_rates) times[i] = predict_step(one.compiled, assumptions, recipe.train.precision);
-    const std::optional<ReservedBytes> found = reserved_bytes(one.planned, one.compiled, target, device);
-    is_reserved = is_reserved && found.has_value();
-    if (found) reserved[i] = *found;
-  }
   if (assumptions.has_rates) {
-    if (!is_on_line(depths, times)) return false;
+    std::array<StepTime, 3> times;
+    for (size_t i = 0; i < times.size(); ++i)
+      times[i] = predict_step(plan.shallow.plans[i].compiled, assumptions, planned.recipe().train.precision);
+    if (!is_time_on_line(depths, times)) return false;
     plan.time = deep_time(depths, times, plan.compiled.model_flops / plan.shallow.plans[2].compiled.model_flops);
   }
-  if (!is_reserved) return true;
-  if (!is_on_line(depths, reserved)) return false;
-  ReservedBytes terms = deep_reserved(depths, reserved);
-  terms.arguments = deep_argument_bytes(plan.shallow, 0, device).total();
-  plan.reserved = with_gaps_and_code(terms, recipe, plan.compiled.stages[0].memory, device);
+  const StepProgram program{planned, plan.compiled, target, 0, &plan.shallow};
+  std::optional<std::vector<Reservation>> reserved = reservations_of(program, assumptions);
+  if (!reserved) return false;
+  plan.reserved = std::move(*reserved);
   return true;
 }
 
@@ -195,7 +150,7 @@ std::optional<DeepPlan> first_on_lines(const plan::PlannedRecipe& planned, const
 std::optional<DeepPlan> deep_plan(const plan::PlannedRecipe& planned, const Assumptions& assumptions,
                                   const schedule::Target& target) {
   return first_on_lines(planned, target, assumptions.most_planned_whole, assumptions.after_pass,
-                        [&](DeepPlan& deep) { return add_estimates(planned.recipe(), assumptions, target, deep); });
+                        [&](DeepPlan& deep) { return add_estimates(planned, assumptions, target, deep); });
 }
 
 std::optional<DeepPlan> deep_memory_plan(const plan::PlannedRecipe& planned, const schedule::Target& target,

@@ -3,9 +3,12 @@
 // how, is in deep_plan.cpp.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string_view>
+#include <vector>
 
-#include "megacpp/hardware/fit/reserved_bytes.h"
+#include "megacpp/hardware/fit/reservation.h"
 #include "megacpp/hardware/fit/shallow_plans.h"
 #include "megacpp/hardware/fit/step_time.h"
 #include "megacpp/program/compile/compile.h"
@@ -16,15 +19,11 @@ namespace megacpp::fit {
 
 struct Assumptions;
 
-/// How far a number of the deepest shallow plan may be from the line of the other two, as a part of it, for the line to
-/// be taken; state must be on it exactly.
-inline constexpr double kMostOffLine = 1e-3;
-
 struct DeepPlan {
   ShallowPlans shallow;
   /// Memory, mesh and FLOPs of the whole model; programs, parameters and state are only in the shallow plans.
   compile::Compiled compiled;
-  std::optional<ReservedBytes> reserved = {};  // as in Estimate
+  std::vector<Reservation> reserved = {};  // by stage, as in Estimate
   StepTime time = {};
 };
 

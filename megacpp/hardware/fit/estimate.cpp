@@ -41,30 +41,28 @@ Estimate estimate_of(const AutoRecompute& recompute, const Assumptions& assumpti
                     .lane = assumptions.lane,
                     .compiled = {},
                     .correction = {},
-                    .reserved = {},
                     .fit = {},
                     .time = {}};
   require_all_devices(estimate.planned, assumptions.slice);
   const schedule::Target target = target_on(assumptions);
   estimate.tiers = target.tiers;
-  const hw::Chip device = hw::device_of(assumptions.slice.chip);
   if (std::optional<DeepPlan> deep = deep_plan(estimate.planned, assumptions, target)) {
     estimate.compiled = std::move(deep->compiled);
-    estimate.reserved = deep->reserved;
+    estimate.reserved = std::move(deep->reserved);
     estimate.time = std::move(deep->time);
     estimate.shallow = std::move(deep->shallow);
   } else {
     estimate.compiled = compile::compile_training(
         estimate.plan(), target, {.verify = compile::Verify::result, .after_pass = assumptions.after_pass});
-    estimate.reserved = reserved_bytes(estimate.planned, estimate.compiled, target, device);
+    estimate.reserved = reservations_of({estimate.planned, estimate.compiled, target}, assumptions).value();
     if (assumptions.has_rates) estimate.time = predict_step(estimate.compiled, assumptions, recipe.train.precision);
   }
   estimate.correction = catalog::correction_by_others(assumptions.peaks, estimate.signature);
   Hosts hosts = assumptions.hosts;
   hosts.keep_snapshot = hosts.keep_snapshot && recipe.checkpoint.saves();
-  estimate.fit = fit_report(estimate.compiled, assumptions.slice, assumptions.limits,
-                            {.of_parts = estimate.correction, .letters = letter_families(recipe.model)}, hosts,
-                            reserved_range(estimate.reserved, recipe, estimate.compiled, device));
+  estimate.fit = fit_report(estimate.compiled, assumptions.slice,
+                            {.of_chips = assumptions.limits, .pool_share = assumptions.pool_share}, estimate.reserved,
+                            {.of_parts = estimate.correction, .letters = letter_families(recipe.model)}, hosts);
   estimate.time_correction = catalog::correction_by_others(assumptions.steps, estimate.signature);
   return estimate;
 }
@@ -77,8 +75,8 @@ struct Goal {
   /// Whether it may be taken where none is as sure.
   bool is_enough(const Estimate& estimate) const {
     const ChipGroup& worst = estimate.fit.worst();
-    // By a rule what is close is asked of its compiler at once; of the plan's own range more recompute comes first.
-    const bool may_be_close = reach == FitVerdict::close && worst.reserved;
+    // What is close is asked of a compiler that can be at once; elsewhere more recompute comes first.
+    const bool may_be_close = reach == FitVerdict::close && worst.reservation.is_asked_first;
     const bool has_room = may_be_close || worst.free_bytes().value_or(0) >= 0;
     return has_room && may_fit(estimate, ceiling);
   }
@@ -167,8 +165,8 @@ size_t guessed_level(std::vector<AutoRecompute>& levels, double first, double la
 double wanted_bytes_of(const Estimate& estimate, FitVerdict verdict) {
   const ChipGroup& worst = estimate.fit.worst();
   const double needed = static_cast<double>(worst.needed());
-  const double counted = static_cast<double>(verdict == FitVerdict::fits ? worst.most_needed() : worst.needed());
-  return static_cast<double>(worst.limit.value_or(worst.needed())) * needed / std::max(1.0, counted);
+  const double counted = static_cast<double>(verdict == FitVerdict::fits ? worst.reservation.most : worst.needed());
+  return static_cast<double>(worst.limit.bytes.value_or(worst.needed())) * needed / std::max(1.0, counted);
 }
 
 /// By bisection: the least recompute that is as sure as `verdict`, else the best there was. `none` is of the first of
@@ -258,27 +256,8 @@ Estimate without_loops(recipe::Recipe recipe, const Assumptions& assumptions) {
   return estimate_of(AutoRecompute(recipe, there), there);
 }
 
-/// TPUs are reached through XLA alone; elsewhere the lane's backend says.
-Compiler compiler_of(const Assumptions& assumptions) {
-  const bool is_xla = assumptions.slice.chip.kind == hw::ChipKind::tpu || assumptions.compiled_by_xla;
-  return is_xla ? Compiler::xla : Compiler::ours;
-}
-
 bool runs_own_kernels(const Assumptions& assumptions) {
-  return hw::device_of(assumptions.slice.chip).kind == hw::ChipKind::host || assumptions.kernels_run_there;
-}
-
-/// Nothing where kernels of ours are assumed.
-std::optional<XlaForms> xla_forms(const Assumptions& assumptions, hw::ChipKind kind) {
-  if (compiler_of(assumptions) == Compiler::ours) return std::nullopt;
-  const bool divides = assumptions.lane.placement == recipe::XlaPlacement::xla;
-  const bool is_program_of_one_chip = !divides || assumptions.slice.devices() == 1;
-  return XlaForms{.has_calls = kind == hw::ChipKind::gpu && assumptions.fused_attention && is_program_of_one_chip,
-                  .has_loops = !divides,
-                  // Of several chips nothing was measured, and where weights are gathered again a barrier is between.
-                  // What TPUs need goes by rules of its own (fit/reserved_bytes).
-                  .fuses_across_passes = kind == hw::ChipKind::gpu && assumptions.lane.loops == LaneLoops::off &&
-                                         assumptions.slice.devices() == 1};
+  return assumptions.slice.chip.is_virtual() || assumptions.kernels_run_there;
 }
 
 }  // namespace
@@ -316,16 +295,27 @@ plan::Changes filling_changes(const recipe::Recipe& recipe, int64_t devices) {
   return changes;
 }
 
+std::optional<std::vector<Reservation>> reservations_of(const StepProgram& step, const Assumptions& assumptions) {
+  const hw::Chip device = hw::device_of(assumptions.slice.chip);
+  std::vector<Reservation> reservations;
+  StepProgram of_stage = step;
+  for (; of_stage.stage < step.compiled.stages.size(); ++of_stage.stage) {
+    std::optional<Reservation> reservation = reservation_of(assumptions.reserve, of_stage, device);
+    if (!reservation) return std::nullopt;
+    reservations.push_back(std::move(*reservation));
+  }
+  return reservations;
+}
+
 schedule::Target target_on(const Assumptions& assumptions) {
   if (runs_own_kernels(assumptions)) return assumptions.kernels;
-  const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  return hardware_target(device, assumptions.kernels, xla_forms(assumptions, device.kind));
+  return hardware_target(hw::device_of(assumptions.slice.chip), assumptions.kernels, assumptions.xla_forms);
 }
 
 StepTime predict_step(const compile::Compiled& compiled, const Assumptions& assumptions, ir::DType precision) {
   return predict_step(compiled, assumptions.slice, precision,
-                      {.loops = assumptions.lane.loops,
-                       .compiler = compiler_of(assumptions),
+                      {.has_loops = assumptions.lane.has_loops(),
+                       .compiler = assumptions.xla_forms ? Compiler::xla : Compiler::ours,
                        .kernels = runs_own_kernels(assumptions) ? &assumptions.kernels : nullptr});
 }
 

@@ -13,8 +13,9 @@
 #include "megacpp/hardware/catalog/calibration.h"
 #include "megacpp/hardware/fit/auto_recompute.h"
 #include "megacpp/hardware/fit/fit_report.h"
+#include "megacpp/hardware/fit/hardware_target.h"
 #include "megacpp/hardware/fit/lane.h"
-#include "megacpp/hardware/fit/reserved_bytes.h"
+#include "megacpp/hardware/fit/reservation.h"
 #include "megacpp/hardware/fit/shallow_plans.h"
 #include "megacpp/hardware/fit/step_time.h"
 #include "megacpp/hardware/hw/slice.h"
@@ -40,8 +41,8 @@ struct Estimate {
   std::optional<LoopsChoice> loops = {};   // what xla.loops: auto became, where the plan decided it
   Lane lane = {};                          // what is measured of it belongs there
   compile::Compiled compiled;
-  catalog::Correction correction;              // of its peak, by what other launches measured
-  std::optional<ReservedBytes> reserved = {};  // by XLA, where a rule is known
+  catalog::Correction correction;          // of its peak, by what other launches measured
+  std::vector<Reservation> reserved = {};  // by stage, as the backend has it before anything measured corrects it
   FitReport fit;
   StepTime time;
   catalog::Correction time_correction = {};  // of its time, likewise
@@ -74,10 +75,11 @@ struct Assumptions {
   bool has_rates = true;                    // of the slice; without them an estimate has no time
   schedule::Target kernels;                 // of a backend of ours: which ops stay whole
   Lane lane = {};                           // whose samples correct it
-  bool compiled_by_xla = false;             // by the lane's backend: what chip files say of compiled steps holds
-  bool fused_attention = true;              // XLA on GPUs calls cuDNN's kernels where they take it (xla.attention)
+  std::optional<XlaForms> xla_forms = {};   // what XLA is given there; nothing where the lane's backend is not it
   bool kernels_run_there = false;           // on chips of any kind: what is compiled for `kernels` is what runs
   recipe::FindUnsupported cannot_run = {};  // by the lane's backend; empty: it runs everything
+  Reserve reserve = {};                     // likewise, what its steps take of a chip; empty: what is planned
+  double pool_share = 1;                    // likewise, of a chip's usable memory: what its programs are served from
   std::vector<std::string> features = {};   // of the backend's settings, for signatures
   std::vector<int64_t> limits = {};         // bytes by chip, 0: the hardware's own; empty: that for all
   Hosts hosts = {};                         // beside devices
@@ -94,6 +96,9 @@ struct Assumptions {
   /// Where the recipe leaves it to planning (xla.loops: auto) and plans know enough of unrolled blocks: on TPUs.
   std::optional<UnrolledLane> unrolled = {};
 };
+
+/// By stage of a compiled step there; nothing where that of a deep model is on no lines.
+std::optional<std::vector<Reservation>> reservations_of(const StepProgram& step, const Assumptions& assumptions);
 
 /// What the compiler is told there. The machine itself runs our own kernels, with their scratch memory.
 schedule::Target target_on(const Assumptions& assumptions);

@@ -7,6 +7,7 @@
 #include "megacpp/core/base/record.h"
 #include "megacpp/hardware/fit/islands.h"
 #include "megacpp/hardware/fit/parameter_bytes.h"
+#include "megacpp/hardware/fit/reservation.h"
 #include "megacpp/hardware/fit/step_time.h"
 #include "megacpp/program/plan/next_step.h"
 
@@ -32,6 +33,13 @@ void visit_fields(const Visit& visit, Self& crossing) {
   visit("inside_seconds", crossing.inside_seconds);
   visit("nearest", crossing.nearest ? std::optional(plan::overrides_of(*crossing.nearest)) : std::nullopt);
   visit("warning", to_text(crossing));
+}
+
+template <typename Visit, base::Is<ReservedTerm> Self>
+void visit_fields(const Visit& visit, Self& term) {
+  visit("name", term.name);
+  visit("bytes", term.bytes);
+  visit("sentence", term.sentence);
 }
 
 template <typename Visit, base::Is<LinkTime> Self>

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <compare>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -37,16 +36,6 @@ std::string place_in(const hw::Slice& slice, int64_t device) {
   return fmt::format("({}) on {}", fmt::join(slice.coordinates(chip), ", "), slice.host_name(chip));
 }
 
-/// What the hardware lets a chip of the mesh use.
-struct HardwareLimit {
-  std::optional<int64_t> bytes = {};  // absent: not known
-  int64_t machine_bytes = 0;          // of virtual chips: of all on the same machine together
-  int64_t machine_needed = 0;
-  int64_t machine_snapshot = 0;
-
-  auto operator<=>(const HardwareLimit&) const = default;
-};
-
 /// The host of every chip.
 std::vector<int64_t> host_of_chips(const ir::Mesh& mesh, const hw::Slice& slice, const Hosts& hosts) {
   if (!hosts.all.empty()) return hosts.of_chips(mesh);
@@ -73,31 +62,45 @@ std::map<int64_t, int64_t> snapshot_by_host(const compile::Compiled& compiled, c
   return bytes;
 }
 
-/// By chip, of which each needs so many bytes. A virtual chip may take what the others of its machine leave, if they
-/// leave anything; the snapshot that checkpoints are written from is in the same memory, on each machine a part.
-std::vector<HardwareLimit> hardware_limits(const hw::Slice& slice, const std::vector<int64_t>& needed,
-                                           const std::map<int64_t, int64_t>& snapshot) {
-  const hw::Chip device = hw::device_of(slice.chip);
-  if (device.usable_bytes == 0) return std::vector<HardwareLimit>(needed.size());
-  std::vector<HardwareLimit> limits(needed.size(), {.bytes = device.usable_bytes});
-  if (device.kind != hw::ChipKind::host) return limits;
-  const int64_t machine = device.usable_bytes * slice.chip.slices.host[0];
-  std::map<int64_t, int64_t> used = snapshot;  // by machine
-  for (size_t chip = 0; chip < needed.size(); ++chip) used[slice.host_of(static_cast<int64_t>(chip))] += needed[chip];
+/// A virtual chip may take what the others of its machine leave, if they leave anything; the snapshot that checkpoints
+/// are written from is in the same memory, on each machine a part.
+std::vector<ChipLimit> limits_on_machines(const hw::Slice& slice, int64_t of_chip, const std::vector<int64_t>& needed,
+                                          const std::map<int64_t, int64_t>& snapshot) {
+  const int64_t bytes = of_chip * slice.chip.slices.host[0];
+  std::map<int64_t, SharedMachine> machines;
+  for (const auto& [host, part] : snapshot) machines[host].needed = machines[host].snapshot = part;
+  const auto machine_of = [&](size_t chip) -> SharedMachine& {
+    return machines[slice.host_of(static_cast<int64_t>(chip))];
+  };
+  for (size_t chip = 0; chip < needed.size(); ++chip) machine_of(chip).needed += needed[chip];
+  std::vector<ChipLimit> limits;
   for (size_t chip = 0; chip < needed.size(); ++chip) {
-    const int64_t host = slice.host_of(static_cast<int64_t>(chip)), by_all = used[host];
-    limits[chip] = {.bytes = std::max<int64_t>(0, machine - (by_all - needed[chip])),
-                    .machine_bytes = machine,
-                    .machine_needed = by_all,
-                    .machine_snapshot = snapshot.contains(host) ? snapshot.at(host) : 0};
+    SharedMachine machine = machine_of(chip);
+    machine.bytes = bytes;
+    const int64_t others = machine.needed - needed[chip];
+    limits.push_back({.bytes = std::max<int64_t>(0, bytes - others), .machine = machine});
   }
   return limits;
+}
+
+/// By chip, of which each needs so many bytes.
+std::vector<ChipLimit> limits_of(const hw::Slice& slice, const Limits& limits, const std::vector<int64_t>& needed,
+                                 const std::map<int64_t, int64_t>& snapshot) {
+  const std::optional<int64_t> pool = pool_of(hw::device_of(slice.chip), limits.pool_share);
+  std::vector<ChipLimit> found(needed.size(), {.bytes = pool});
+  if (pool && slice.chip.shares_machine_memory()) found = limits_on_machines(slice, *pool, needed, snapshot);
+  for (size_t chip = 0; chip < limits.of_chips.size(); ++chip) {
+    const int64_t own = limits.of_chips[chip];
+    const bool is_in_pool = limits.pool_share == 1 || !pool || own <= *pool;
+    if (own > 0 && is_in_pool) found[chip] = {.bytes = own, .is_recipes = true};
+  }
+  return found;
 }
 
 /// What the hosts of devices keep beside them, of the one that has least left. Hosts that are their chips' memory have
 /// it with theirs.
 void add_host_bytes(FitReport& report, const compile::Compiled& compiled, const hw::Slice& slice, const Hosts& hosts) {
-  if (hw::device_of(slice.chip).kind == hw::ChipKind::host) return;
+  if (slice.chip.shares_machine_memory()) return;
   const std::vector<int64_t> host_of = host_of_chips(compiled.mesh, slice, hosts);
   std::map<int64_t, memory::HostFit> kept;  // by host
   for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) {
@@ -121,16 +124,6 @@ void add_host_bytes(FitReport& report, const compile::Compiled& compiled, const 
   report.host_name = hosts.all[static_cast<size_t>(host)].name;
 }
 
-/// Measurements of the lane are of what was alive: where they say more than the rule expects, as much more is reserved.
-std::optional<ReservedRange> raised(std::optional<ReservedRange> reserved, int64_t corrected,
-                                    const PlanCorrection& correction) {
-  if (!reserved || correction.of_parts.samples == 0) return reserved;
-  const double factor = std::max(1.0, static_cast<double>(corrected) / static_cast<double>(reserved->alive));
-  for (int64_t* bytes : {&reserved->least, &reserved->expected, &reserved->most, &reserved->alive})
-    *bytes = std::llround(factor * static_cast<double>(*bytes));
-  return reserved;
-}
-
 }  // namespace
 
 std::string_view fit_verdict_name(FitVerdict verdict) {
@@ -145,23 +138,16 @@ std::string_view fit_verdict_name(FitVerdict verdict) {
   return "";
 }
 
-int64_t ChipGroup::least_needed() const {
-  if (reserved) return reserved->least + reserved->least_code;
-  return std::max<int64_t>(state, std::llround(gaps_least * static_cast<double>(corrected))) + code;
-}
-
-int64_t ChipGroup::most_needed() const {
-  return reserved ? reserved->most + reserved->code : std::llround(gaps_most * static_cast<double>(corrected)) + code;
-}
-
-bool ChipGroup::may_fit() const {
-  if (shares_machine || !limit) return free_bytes().value_or(0) >= 0;
-  return least_needed() <= *limit;
+std::optional<int64_t> ChipGroup::free_bytes() const {
+  if (!limit.bytes) return std::nullopt;
+  return limit.machine ? limit.machine->bytes - limit.machine->needed : *limit.bytes - needed();
 }
 
 FitVerdict ChipGroup::verdict() const {
-  if (!may_fit()) return FitVerdict::does_not_fit;
-  const bool may_overflow = limit && has_range() && most_needed() > *limit;
+  if (!limit.bytes) return FitVerdict::fits;
+  const bool may_fit = limit.machine ? free_bytes() >= 0 : reservation.least <= *limit.bytes;
+  if (!may_fit) return FitVerdict::does_not_fit;
+  const bool may_overflow = reservation.is_range() && reservation.most > *limit.bytes;
   return may_overflow ? FitVerdict::close : FitVerdict::fits;
 }
 
@@ -173,23 +159,22 @@ FitVerdict FitReport::verdict() const {
 
 std::string needed_text(const ChipGroup& group) {
   using memory::human_bytes;
-  if (!group.has_range()) return human_bytes(group.needed());
-  const std::string range = human_bytes(group.least_needed()) + " to " + human_bytes(group.most_needed());
+  const Reservation& reservation = group.reservation;
+  if (!reservation.is_range()) return human_bytes(group.needed());
+  const std::string range = human_bytes(reservation.least) + " to " + human_bytes(reservation.most);
   return fmt::format("{} ({})", human_bytes(group.needed()), range);
 }
 
 std::string limit_text(const ChipGroup& group) {
-  if (group.shares_machine && !group.may_fit()) return memory::human_bytes(group.machine_bytes) + " of this machine";
-  return memory::human_bytes(group.limit.value());
+  if (group.limit.machine && !group.may_fit())
+    return memory::human_bytes(group.limit.machine->bytes) + " of this machine";
+  return memory::human_bytes(group.limit.bytes.value());
 }
 
-std::string deciding_command(const hw::Slice& slice) {
-  const bool is_tpu = slice.chip.kind == hw::ChipKind::tpu;
-  return "megacpp compile with --backend xla " + (is_tpu ? "--target " + slice.name : "where " + slice.name + " is") +
-         " decides";
+std::optional<int64_t> pool_of(const hw::Chip& device, double pool_share) {
+  if (device.usable_bytes == 0) return std::nullopt;
+  return std::llround(pool_share * static_cast<double>(device.usable_bytes));
 }
-
-int64_t code_bytes(const hw::Chip& device) { return device.kind == hw::ChipKind::tpu ? device.code_bytes_most : 0; }
 
 LetterFamilies letter_families(const recipe::Model& model) {
   LetterFamilies families;
@@ -206,49 +191,35 @@ std::vector<catalog::Part> parts_of(const memory::MemoryPlan& plan, const Letter
   return parts;
 }
 
-FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
-                     const PlanCorrection& correction, const Hosts& hosts,
-                     const std::optional<ReservedRange>& reserved) {
-  const hw::Chip device = hw::device_of(slice.chip);
-  const int64_t code = reserved ? reserved->code : code_bytes(device);
-  std::vector<int64_t> corrected;                    // by stage
-  std::vector<std::optional<ReservedRange>> ranges;  // likewise
-  for (const compile::StagePrograms& stage : compiled.stages) {
-    corrected.push_back(corrected_bytes(stage.memory, correction));
-    ranges.push_back(raised(reserved, corrected.back(), correction));
+FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const Limits& limits,
+                     const std::vector<Reservation>& reserved, const PlanCorrection& correction, const Hosts& hosts) {
+  const bool is_learnt = correction.of_parts.method != catalog::Method::none;
+  std::vector<int64_t> learnt;  // by stage, what is alive
+  std::vector<Reservation> reservations = reserved;
+  for (size_t stage = 0; stage < compiled.stages.size(); ++stage) {
+    learnt.push_back(corrected_bytes(compiled.stages[stage].memory, correction));
+    if (is_learnt) reservations[stage] = corrected(reservations[stage], static_cast<double>(learnt[stage]));
   }
   std::vector<int64_t> needed;  // by chip
-  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip) {
-    const size_t stage = compiled.stage_of(chip);
-    needed.push_back(ranges[stage] ? ranges[stage]->needed() : corrected[stage] + code);
-  }
+  for (int64_t chip = 0; chip < compiled.mesh.chips(); ++chip)
+    needed.push_back(reservations[compiled.stage_of(chip)].expected);
   std::map<int64_t, int64_t> snapshot;  // by machine of the slice
   if (hosts.keep_snapshot) snapshot = snapshot_by_host(compiled, host_of_chips(compiled.mesh, slice, {}));
-  const std::vector<HardwareLimit> of_hardware = hardware_limits(slice, needed, snapshot);
-  std::map<std::tuple<size_t, bool, HardwareLimit>, ChipGroup> groups;  // by stage, whose limit, limit
+  const std::vector<ChipLimit> limit_of = limits_of(slice, limits, needed, snapshot);
+  std::map<std::tuple<size_t, ChipLimit>, ChipGroup> groups;  // by stage and limit
   for (size_t chip = 0; chip < needed.size(); ++chip) {
-    const int64_t index = static_cast<int64_t>(chip), own = limits.empty() ? 0 : limits[chip];
+    const int64_t index = static_cast<int64_t>(chip);
     const size_t stage = compiled.stage_of(index);
-    const HardwareLimit limit = own > 0 ? HardwareLimit{.bytes = own} : of_hardware[chip];
-    const auto [at, is_new] = groups.try_emplace({stage, own > 0, limit});
+    const auto [at, is_new] = groups.try_emplace({stage, limit_of[chip]});
     if (is_new)
       at->second = {.stage = stage,
                     .chip = index,
                     .place = ir::chip_name(index, compiled.mesh),
                     .where = place_in(slice, index),
                     .planned = compiled.stages[stage].memory.total_bytes,
-                    .state = compiled.stages[stage].memory.state_bytes,
-                    .corrected = corrected[stage],
-                    .code = code,
-                    .limit = limit.bytes,
-                    .gaps_least = device.kind == hw::ChipKind::tpu ? 1 : device.gaps_least,  // theirs is in ranges
-                    .gaps_most = device.gaps_most,
-                    .reserved = ranges[stage],
-                    .own_limit = own > 0,
-                    .shares_machine = own == 0 && device.kind == hw::ChipKind::host,
-                    .machine_bytes = limit.machine_bytes,
-                    .machine_needed = limit.machine_needed,
-                    .machine_snapshot = limit.machine_snapshot};
+                    .corrected = learnt[stage],
+                    .reservation = reservations[stage],
+                    .limit = limit_of[chip]};
     ++at->second.chips;
   }
   const double sum = std::accumulate(needed.begin(), needed.end(), 0.0);

@@ -4,6 +4,7 @@
 // chips.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,6 +15,7 @@
 
 #include "megacpp/core/ir/mesh.h"
 #include "megacpp/hardware/catalog/calibration.h"
+#include "megacpp/hardware/fit/reservation.h"
 #include "megacpp/hardware/hw/slice.h"
 #include "megacpp/program/compile/compile.h"
 #include "megacpp/program/recipe/recipe.h"
@@ -26,58 +28,48 @@ enum class FitVerdict : uint8_t { fits, close, does_not_fit };
 /// "fits", "close", "does not fit"
 std::string_view fit_verdict_name(FitVerdict verdict);
 
-/// Bytes that a compiler which places buffers itself is expected to reserve on a chip.
-struct ReservedRange {
-  int64_t least = 0, expected = 0, most = 0;  // beside code
-  int64_t least_code = 0, code = 0;           // the latter of what is expected, and of the most
-  int64_t alive = 0;                          // of what is expected, at once
+/// Of virtual chips without a limit of their own: what all on the same machine have together.
+struct SharedMachine {
+  int64_t bytes = 0;
+  int64_t needed = 0;
+  int64_t snapshot = 0;  // part of what is needed: for checkpoints
 
-  int64_t needed() const { return expected + code; }
+  auto operator<=>(const SharedMachine&) const = default;
+};
+
+/// What a chip may use.
+struct ChipLimit {
+  std::optional<int64_t> bytes = {};  // absent: none is known; of a shared machine what the others leave
+  bool is_recipes = false;            // set by the recipe for this chip
+  std::optional<SharedMachine> machine = {};
+
+  auto operator<=>(const ChipLimit&) const = default;
 };
 
 struct ChipGroup {
-  size_t stage = 0;              // of the pipeline
-  int64_t chip = 0;              // of the mesh: the first of them
-  int64_t chips = 0;             // alike
-  std::string place;             // "chip 3: data 1, model 1"
-  std::string where;             // "(3, 0) on host 1"
-  int64_t planned = 0;           // bytes at the peak, by our plan for this hardware
-  int64_t state = 0;             // of them, what stays from step to step
-  int64_t corrected = 0;         // as the catalog's correction of the lane has it; without one as planned
-  int64_t code = 0;              // bytes of the compiled program, which is in the same memory
-  std::optional<int64_t> limit;  // bytes; absent: none is known
-  // What a compiler that places buffers itself may reserve over the corrected bytes, at least and at most.
-  double gaps_least = 1, gaps_most = 1;
-  std::optional<ReservedRange> reserved = {};  // where a rule is known
-  bool own_limit = false;                      // the recipe's, of this chip
-  bool shares_machine = false;                 // a virtual chip without one: its limit is what the others leave
-  int64_t machine_bytes = 0;                   // of a chip that does: all chips' of its machine together
-  int64_t machine_needed = 0;                  //
-  int64_t machine_snapshot = 0;                // of them, for checkpoints
+  size_t stage = 0;         // of the pipeline
+  int64_t chip = 0;         // of the mesh: the first of them
+  int64_t chips = 0;        // alike
+  std::string place;        // "chip 3: data 1, model 1"
+  std::string where;        // "(3, 0) on host 1"
+  int64_t planned = 0;      // bytes at the peak, by our plan for this hardware
+  int64_t corrected = 0;    // the same as the catalog's correction of the lane has it; without one as planned
+  Reservation reservation;  // by the backend that runs there, and what was measured on its lane
+  ChipLimit limit;
 
-  /// What is expected: by the rule, else what is alive, and the code.
-  int64_t needed() const { return reserved ? reserved->needed() : corrected + code; }
-  /// By the rule, else by what a compiler may make again and the gaps that it may leave between buffers.
-  int64_t least_needed() const;
-  int64_t most_needed() const;
-  /// Whether the least and the most differ, so that only a compiler can tell.
-  bool has_range() const { return reserved || gaps_least < 1 || gaps_most > 1; }
+  /// What is expected.
+  int64_t needed() const { return reservation.expected; }
   /// By what is expected. Below 0: it is not expected to fit, or the chips that share a machine do not together. Absent
   /// with the limit.
-  std::optional<int64_t> free_bytes() const {
-    if (!limit) return std::nullopt;
-    return shares_machine ? machine_bytes - machine_needed : *limit - needed();
-  }
-  /// What plans, searches and launches say of it.
+  std::optional<int64_t> free_bytes() const;
+  /// What plans, searches and launches say of it: it fits by the most that may be needed, is close by the least.
   FitVerdict verdict() const;
-  /// By the most that is needed, as far as a limit is known.
   bool fits() const { return verdict() == FitVerdict::fits; }
-  /// By the least: it fits or is close.
-  bool may_fit() const;
-  int64_t least_code() const { return reserved ? reserved->least_code : code; }
-  int64_t least_limit() const { return state + least_code(); }
-  /// Whether the recipe allows it less than any batch could do with.
-  bool limit_is_wrong() const { return own_limit && *limit < least_limit(); }
+  bool may_fit() const { return verdict() != FitVerdict::does_not_fit; }
+  /// What the least batch could do with.
+  int64_t least_limit() const { return reservation.state + reservation.least_code; }
+  /// Whether the recipe allows it less than that.
+  bool limit_is_wrong() const { return limit.is_recipes && *limit.bytes < least_limit(); }
 };
 
 struct FitReport {
@@ -108,12 +100,6 @@ std::string needed_text(const ChipGroup& group);
 /// "31.24 GiB"; where chips that share a machine do not fit "23.54 GiB of this machine": what the others leave of it
 /// may be nothing. A limit must be known.
 std::string limit_text(const ChipGroup& group);
-/// What decides about something close on the hardware of that name: "megacpp compile with --backend xla .. decides".
-std::string deciding_command(const hw::Slice& slice);
-
-/// Bytes of a compiled step in a device's memory beside what the plan counts.
-int64_t code_bytes(const hw::Chip& device);
-
 /// The family behind each letter of a recipe's own: "D" -> "E".
 using LetterFamilies = std::map<std::string, std::string>;
 LetterFamilies letter_families(const recipe::Model& model);
@@ -142,12 +128,22 @@ struct Hosts {
   bool keep_snapshot = true;  // checkpoints are saved
 };
 
-/// `limits` are bytes by chip, 0: the hardware's own; empty: that for all. Virtual chips of a machine share its memory:
-/// one without a limit of its own may take what the others of its machine and the snapshot of checkpoints leave.
-/// `reserved` is of every chip of a layout without a pipeline, as a rule has it; it grows as far as measurements say
-/// that more is alive than the rule expects.
-FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const std::vector<int64_t>& limits,
-                     const PlanCorrection& correction = {}, const Hosts& hosts = {},
-                     const std::optional<ReservedRange>& reserved = {});
+/// What the chips may use.
+struct Limits {
+  std::vector<int64_t> of_chips = {};  // bytes that the recipe sets, 0: the hardware's own; empty: that for all
+  /// The part of a chip's memory out of which the backend's programs are served; a limit of the recipe does not make it
+  /// larger.
+  double pool_share = 1;
+};
+
+/// Bytes that programs may use of a device; absent: not known.
+std::optional<int64_t> pool_of(const hw::Chip& device, double pool_share);
+
+/// `reserved` is of the chips of each stage, as their backend has it before anything measured corrects it. Virtual
+/// chips of a machine share its memory: one without a limit of its own may take what the others of its machine and the
+/// snapshot of checkpoints leave.
+FitReport fit_report(const compile::Compiled& compiled, const hw::Slice& slice, const Limits& limits,
+                     const std::vector<Reservation>& reserved, const PlanCorrection& correction = {},
+                     const Hosts& hosts = {});
 
 }  // namespace megacpp::fit

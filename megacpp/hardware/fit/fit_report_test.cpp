@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
+#include <utility>
+
+#include "tests/support/reserving.h"
 
 namespace megacpp::fit {
 namespace {
@@ -26,18 +28,37 @@ hw::Slice four(hw::ChipKind kind, int64_t usable_bytes) {
   hw::Chip chip;
   chip.kind = kind;
   chip.usable_bytes = usable_bytes;
-  chip.code_bytes_most = 5;
   chip.slices.host = {4};
   return {"toy:4", chip, {4, 1}};
 }
 
+std::vector<Reservation> reservations(const compile::Compiled& compiled, const testing_support::Reserving& parts) {
+  std::vector<Reservation> all;
+  for (const compile::StagePrograms& stage : compiled.stages)
+    all.push_back(testing_support::reserved(stage.memory, parts));
+  return all;
+}
+
+/// What is planned, to the byte.
+std::vector<Reservation> exactly(const compile::Compiled& compiled) { return reservations(compiled, {}); }
+
+FitReport exact_report(const compile::Compiled& compiled, const hw::Slice& slice, std::vector<int64_t> limits = {},
+                       const PlanCorrection& correction = {}, const Hosts& hosts = {}) {
+  return fit_report(compiled, slice, {.of_chips = std::move(limits)}, exactly(compiled), correction, hosts);
+}
+
+FitReport report_with(const testing_support::Reserving& parts, const hw::Slice& slice,
+                      std::vector<int64_t> limits = {}) {
+  return fit_report(two_stages(), slice, {.of_chips = std::move(limits)}, reservations(two_stages(), parts));
+}
+
 TEST(FitReportTest, ChipsOfAStageUnderOneLimitAreAGroup) {
-  const FitReport report = fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {0, 0, 0, 70});
+  const FitReport report = exact_report(two_stages(), four(hw::ChipKind::gpu, 150), {0, 0, 0, 70});
   ASSERT_EQ(report.groups.size(), 3u);
   const ChipGroup &tight = report.groups[0], &first = report.groups[1], &second = report.groups[2];
   EXPECT_EQ(tight.chip, 3);
   EXPECT_EQ(tight.stage, 1u);
-  EXPECT_TRUE(tight.own_limit);
+  EXPECT_TRUE(tight.limit.is_recipes);
   EXPECT_EQ(tight.free_bytes(), 10) << "least free memory first, though others need more";
   EXPECT_EQ(tight.place, "chip 3: stage 1, data 1");
   EXPECT_EQ(tight.where, "(3, 0) on host 0");
@@ -49,76 +70,52 @@ TEST(FitReportTest, ChipsOfAStageUnderOneLimitAreAGroup) {
   EXPECT_EQ(second.free_bytes(), 90);
   EXPECT_EQ(report.mean, (100 + 100 + 60 + 60) / 4);
   EXPECT_TRUE(report.fits());
-  EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {0, 99, 0, 0}).fits()) << "one is enough";
+  EXPECT_FALSE(exact_report(two_stages(), four(hw::ChipKind::gpu, 150), {0, 99, 0, 0}).fits()) << "one is enough";
 }
 
 TEST(FitReportTest, TheVerdictComesFromTheRangeOfWhatIsNeeded) {
-  const auto verdict_in = [](int64_t usable_bytes, double gaps_most) {
-    hw::Slice slice = four(hw::ChipKind::tpu, usable_bytes);
-    slice.chip.gaps_most = gaps_most;
-    return fit_report(two_stages(), slice, {}).verdict();
+  const auto report_in = [](int64_t usable_bytes, double most) {
+    return report_with({.least = 0.75, .most = most, .code = 5}, four(hw::ChipKind::tpu, usable_bytes));
   };
-  // 100 bytes and 5 of code at least; 160 and 5 with the most gaps.
-  EXPECT_EQ(verdict_in(104, 1.6), FitVerdict::does_not_fit);
-  EXPECT_EQ(verdict_in(105, 1.6), FitVerdict::close);
+  const auto verdict_in = [&](int64_t usable_bytes, double most) { return report_in(usable_bytes, most).verdict(); };
+  // 75 bytes and 5 of code at least; 160 and 5 at most.
+  EXPECT_EQ(verdict_in(79, 1.6), FitVerdict::does_not_fit);
+  EXPECT_EQ(verdict_in(80, 1.6), FitVerdict::close);
   EXPECT_EQ(verdict_in(164, 1.6), FitVerdict::close);
   EXPECT_EQ(verdict_in(165, 1.6), FitVerdict::fits);
   EXPECT_EQ(verdict_in(105, 1), FitVerdict::fits);
+  EXPECT_EQ(verdict_in(104, 1), FitVerdict::close) << "since 105 are expected";
   EXPECT_EQ(fit_verdict_name(FitVerdict::does_not_fit), "does not fit");
-  hw::Slice slice = four(hw::ChipKind::tpu, 200);
-  EXPECT_EQ(needed_text(fit_report(two_stages(), slice, {}).worst()), "105 B");
-  slice.chip.gaps_most = 1.6;
-  EXPECT_EQ(needed_text(fit_report(two_stages(), slice, {}).worst()), "105 B (105 B to 165 B)");
-}
-
-// XLA may make again or share some of what a plan for a GPU has, but state.
-TEST(FitReportTest, OnGpusLessThanThePlanMayBeEnough) {
-  const auto verdict_in = [](int64_t usable_bytes) {
-    hw::Slice slice = four(hw::ChipKind::gpu, usable_bytes);
-    slice.chip.gaps_least = 0.75;
-    return fit_report(two_stages(), slice, {}).verdict();
-  };
-  EXPECT_EQ(verdict_in(74), FitVerdict::does_not_fit);
-  EXPECT_EQ(verdict_in(75), FitVerdict::close);
-  EXPECT_EQ(verdict_in(99), FitVerdict::close) << "without gaps too, since 100 are expected";
-  EXPECT_EQ(verdict_in(100), FitVerdict::fits);
-  hw::Slice slice = four(hw::ChipKind::gpu, 200);
-  slice.chip.gaps_least = 0.75;
-  compile::Compiled compiled = two_stages();
-  compiled.stages[0].memory.state_bytes = 90;
-  EXPECT_EQ(fit_report(compiled, slice, {}).worst().least_needed(), 90);
-}
-
-TEST(FitReportTest, WhereARuleIsKnownTheVerdictComesFromItsRange) {
-  const ReservedRange range{.least = 117, .expected = 127, .most = 147, .least_code = 3, .code = 3, .alive = 120};
-  const auto report_in = [&range](int64_t usable_bytes, const catalog::Correction& correction = {}) {
-    hw::Slice slice = four(hw::ChipKind::tpu, usable_bytes);
-    slice.chip.gaps_most = 1.6;  // which counts where no rule is
-    return fit_report(two_stages(), slice, {}, {.of_parts = correction}, {}, range);
-  };
-  EXPECT_EQ(report_in(119).verdict(), FitVerdict::does_not_fit);
-  EXPECT_EQ(report_in(120).verdict(), FitVerdict::close);
-  EXPECT_EQ(report_in(149).verdict(), FitVerdict::close);
-  EXPECT_EQ(report_in(150).verdict(), FitVerdict::fits);
-  const ChipGroup close = report_in(125).worst();
+  EXPECT_EQ(needed_text(report_in(200, 1.6).worst()), "105 B (80 B to 165 B)");
+  const ChipGroup close = report_in(100, 1.6).worst();
   EXPECT_EQ(close.free_bytes(), -5) << "by what is expected";
-  EXPECT_EQ(close.code, 3);
-  EXPECT_EQ(needed_text(close), "130 B (120 B to 150 B)");
-  EXPECT_EQ(report_in(125).mean, 130);
-  // Measurements of the lane say that 1.5 times the planned 100 bytes are alive, where the rule expects 120.
-  catalog::Correction measured{.method = catalog::Method::median_ratio, .factor = 1.5, .samples = 1};
-  EXPECT_EQ(report_in(1000, measured).worst().needed(), 3 + std::llround(127 * 150 / 120.0)) << "code does not grow";
-  EXPECT_EQ(report_in(1000, measured).worst().most_needed(), 3 + std::llround(147 * 150 / 120.0));
-  measured.factor = 1.1;
-  EXPECT_EQ(report_in(1000, measured).worst().needed(), 130) << "no less than the rule says";
+  EXPECT_EQ(report_in(200, 1.6).mean, (105 + 65) / 2);
+}
+
+TEST(FitReportTest, WithoutARangeWhatIsPlannedIsNeededToTheByte) {
+  const FitReport report = exact_report(two_stages(), four(hw::ChipKind::gpu, 150));
+  EXPECT_EQ(needed_text(report.worst()), "100 B");
+  EXPECT_FALSE(report.worst().reservation.is_range());
+}
+
+TEST(FitReportTest, APoolIsAPartOfTheChipAndNoLimitOfARecipeMakesItLarger) {
+  const auto limit_of = [](std::vector<int64_t> own) {
+    return fit_report(two_stages(), four(hw::ChipKind::gpu, 200), {.of_chips = std::move(own), .pool_share = 0.75},
+                      exactly(two_stages()))
+        .worst()
+        .limit;
+  };
+  EXPECT_EQ(limit_of({}).bytes, 150);
+  EXPECT_EQ(limit_of({149, 149, 149, 149}).bytes, 149);
+  EXPECT_TRUE(limit_of({149, 149, 149, 149}).is_recipes);
+  EXPECT_EQ(limit_of({151, 151, 151, 151}).bytes, 150);
 }
 
 // The chip that has least decides, whichever it is.
 TEST(FitReportTest, OneChipThatIsCloseMakesThePlanClose) {
-  hw::Slice slice = four(hw::ChipKind::gpu, 1000);
-  slice.chip.gaps_most = 1.6;
-  EXPECT_EQ(fit_report(two_stages(), slice, {}).verdict(), FitVerdict::fits);
-  const FitReport report = fit_report(two_stages(), slice, {0, 0, 0, 70});
+  const hw::Slice slice = four(hw::ChipKind::gpu, 1000);
+  EXPECT_EQ(report_with({.most = 1.6}, slice).verdict(), FitVerdict::fits);
+  const FitReport report = report_with({.most = 1.6}, slice, {0, 0, 0, 70});
   EXPECT_EQ(report.verdict(), FitVerdict::close);
   EXPECT_FALSE(report.fits());
   EXPECT_TRUE(report.may_fit());
@@ -126,9 +123,7 @@ TEST(FitReportTest, OneChipThatIsCloseMakesThePlanClose) {
 
 // Chips of the first stage need 100 to 160 bytes, those of the second 60 to 96.
 TEST(FitReportTest, TheChipThatMakesAPlanCloseComesBeforeOneWithLessFreeMemoryThatFits) {
-  hw::Slice slice = four(hw::ChipKind::gpu, 1000);
-  slice.chip.gaps_most = 1.6;
-  const FitReport report = fit_report(two_stages(), slice, {150, 150, 100, 100});
+  const FitReport report = report_with({.most = 1.6}, four(hw::ChipKind::gpu, 1000), {150, 150, 100, 100});
   ASSERT_EQ(report.groups.size(), 2u);
   EXPECT_EQ(report.verdict(), FitVerdict::close);
   EXPECT_EQ(report.worst().verdict(), FitVerdict::close);
@@ -138,19 +133,14 @@ TEST(FitReportTest, TheChipThatMakesAPlanCloseComesBeforeOneWithLessFreeMemoryTh
 }
 
 TEST(FitReportTest, TheLastByteMayBeUsed) {
-  EXPECT_TRUE(fit_report(two_stages(), four(hw::ChipKind::gpu, 100), {}).fits());
-  EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::gpu, 99), {}).fits());
-}
-
-TEST(FitReportTest, CodeIsInTheMemoryOfATpuAlone) {
-  EXPECT_EQ(fit_report(two_stages(), four(hw::ChipKind::tpu, 150), {}).worst().needed(), 105);
-  EXPECT_EQ(fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {}).worst().needed(), 100);
+  EXPECT_TRUE(exact_report(two_stages(), four(hw::ChipKind::gpu, 100), {}).fits());
+  EXPECT_FALSE(exact_report(two_stages(), four(hw::ChipKind::gpu, 99), {}).fits());
 }
 
 TEST(FitReportTest, CorrectionsAreByRole) {
   const catalog::Correction correction{
       .method = catalog::Method::parts, .factors = {{"activation", 2.0}}, .samples = 7};
-  const FitReport report = fit_report(two_stages(), four(hw::ChipKind::gpu, 150), {}, {.of_parts = correction});
+  const FitReport report = exact_report(two_stages(), four(hw::ChipKind::gpu, 150), {}, {.of_parts = correction});
   EXPECT_EQ(report.worst().planned, 100);
   EXPECT_EQ(report.worst().corrected, 70 + 2 * 20 + 10);
   EXPECT_EQ(report.samples, 7u);
@@ -173,20 +163,20 @@ TEST(FitReportTest, TemporariesAreCorrectedByFamily) {
 
 // 400 bytes in all, of which 320 are needed: whoever is asked has 80 left.
 TEST(FitReportTest, ChipsOfThisMachineShareItsMemory) {
-  const FitReport report = fit_report(two_stages(), four(hw::ChipKind::host, 100), {});
+  const FitReport report = exact_report(two_stages(), four(hw::ChipKind::host, 100), {});
   ASSERT_EQ(report.groups.size(), 2u);
   EXPECT_EQ(report.groups[0].stage, 0u) << "as little free memory as the other, and needs more";
-  EXPECT_EQ(report.groups[0].limit, 400 - (320 - 100));
+  EXPECT_EQ(report.groups[0].limit.bytes, 400 - (320 - 100));
   EXPECT_EQ(report.groups[0].free_bytes(), 80);
   EXPECT_EQ(report.groups[1].free_bytes(), 80);
-  EXPECT_TRUE(fit_report(two_stages(), four(hw::ChipKind::host, 80), {}).fits()) << "320: the last byte";
-  EXPECT_FALSE(fit_report(two_stages(), four(hw::ChipKind::host, 79), {}).fits());
+  EXPECT_TRUE(exact_report(two_stages(), four(hw::ChipKind::host, 80), {}).fits()) << "320: the last byte";
+  EXPECT_FALSE(exact_report(two_stages(), four(hw::ChipKind::host, 79), {}).fits());
 
-  const FitReport crowded = fit_report(two_stages(), four(hw::ChipKind::host, 10), {});
-  EXPECT_EQ(crowded.worst().limit, 0) << "the others leave nothing";
+  const FitReport crowded = exact_report(two_stages(), four(hw::ChipKind::host, 10), {});
+  EXPECT_EQ(crowded.worst().limit.bytes, 0) << "the others leave nothing";
   EXPECT_EQ(crowded.worst().free_bytes(), 40 - 320);
 
-  const FitReport limited = fit_report(two_stages(), four(hw::ChipKind::host, 100), {0, 0, 0, 61});
+  const FitReport limited = exact_report(two_stages(), four(hw::ChipKind::host, 100), {0, 0, 0, 61});
   EXPECT_EQ(limited.worst().chip, 3);
   EXPECT_EQ(limited.worst().free_bytes(), 1) << "its own limit, whatever the others leave";
 }
@@ -195,7 +185,7 @@ TEST(FitReportTest, ChipsOfThisMachineShareItsMemory) {
 TEST(FitReportTest, ChipsShareTheMachineTheyAreOn) {
   hw::Slice slice = four(hw::ChipKind::host, 100);
   slice.chip.slices.host = {2};
-  const FitReport report = fit_report(two_stages(), slice, {});
+  const FitReport report = exact_report(two_stages(), slice, {});
   ASSERT_EQ(report.groups.size(), 2u);
   EXPECT_EQ(report.groups[0].free_bytes(), 200 - 2 * 100);
   EXPECT_EQ(report.groups[1].free_bytes(), 200 - 2 * 60);
@@ -209,26 +199,26 @@ TEST(FitReportTest, TheSnapshotOfCheckpointsIsInTheMemoryOfTheMachine) {
   };
   compiled.stages[0].state = {tensor("batch.ids", 100, false), tensor("embedding", 4, true)};
   compiled.stages[1].state = {tensor("adam_m.embedding", 6, true), tensor("embedding", 4, true)};
-  const FitReport report = fit_report(compiled, four(hw::ChipKind::host, 100), {});
+  const FitReport report = exact_report(compiled, four(hw::ChipKind::host, 100), {});
   EXPECT_EQ(report.snapshot, 16 + 24);
   EXPECT_EQ(report.worst().free_bytes(), 400 - 320 - 40);
-  EXPECT_EQ(report.worst().limit, 400 - (320 - 100) - 40);
-  EXPECT_TRUE(fit_report(compiled, four(hw::ChipKind::host, 90), {}).fits()) << "360: the last byte";
-  EXPECT_FALSE(fit_report(compiled, four(hw::ChipKind::host, 89), {}).fits());
+  EXPECT_EQ(report.worst().limit.bytes, 400 - (320 - 100) - 40);
+  EXPECT_TRUE(exact_report(compiled, four(hw::ChipKind::host, 90), {}).fits()) << "360: the last byte";
+  EXPECT_FALSE(exact_report(compiled, four(hw::ChipKind::host, 89), {}).fits());
 
   hw::Slice two_machines = four(hw::ChipKind::host, 110);
   two_machines.chip.slices.host = {2};
-  EXPECT_EQ(fit_report(compiled, two_machines, {}).worst().free_bytes(), 220 - 2 * 100 - 16) << "its stage's part";
+  EXPECT_EQ(exact_report(compiled, two_machines, {}).worst().free_bytes(), 220 - 2 * 100 - 16) << "its stage's part";
 
-  const FitReport elsewhere = fit_report(compiled, four(hw::ChipKind::gpu, 100), {});
+  const FitReport elsewhere = exact_report(compiled, four(hw::ChipKind::gpu, 100), {});
   EXPECT_EQ(elsewhere.snapshot, 40);
   EXPECT_EQ(elsewhere.worst().free_bytes(), 0) << "the host's memory is not the chip's";
 
-  const FitReport unsaved = fit_report(compiled, four(hw::ChipKind::host, 80), {}, {}, {.keep_snapshot = false});
+  const FitReport unsaved = exact_report(compiled, four(hw::ChipKind::host, 80), {}, {}, {.keep_snapshot = false});
   EXPECT_EQ(unsaved.snapshot, 0);
   EXPECT_TRUE(unsaved.fits()) << "320: what is not taken is not counted";
-  EXPECT_EQ(unsaved.worst().machine_snapshot, 0);
-  EXPECT_EQ(report.worst().machine_snapshot, 40);
+  EXPECT_EQ(unsaved.worst().limit.machine->snapshot, 0);
+  EXPECT_EQ(report.worst().limit.machine->snapshot, 40);
 }
 
 /// With so many bytes each, and neighbouring chips.
@@ -255,7 +245,7 @@ compile::Compiled with_offloaded_state() {
 }
 
 FitReport beside(const Hosts& hosts, hw::ChipKind kind = hw::ChipKind::gpu) {
-  return fit_report(with_offloaded_state(), four(kind, 100), {}, {}, hosts);
+  return exact_report(with_offloaded_state(), four(kind, 100), {}, {}, hosts);
 }
 
 TEST(FitReportTest, AHostBesideItsChipsHasOffloadedStateAndTheSnapshot) {
@@ -305,9 +295,9 @@ TEST(FitReportTest, HostsMayHaveDifferentNumbersOfChips) {
 }
 
 TEST(FitReportTest, WithoutAKnownLimitEverythingFitsAndNothingIsSaid) {
-  const FitReport report = fit_report(two_stages(), four(hw::ChipKind::gpu, 0), {0, 0, 0, 70});
-  EXPECT_EQ(report.groups[0].limit, 70) << "the recipe's own";
-  EXPECT_EQ(report.groups[1].limit, std::nullopt);
+  const FitReport report = exact_report(two_stages(), four(hw::ChipKind::gpu, 0), {0, 0, 0, 70});
+  EXPECT_EQ(report.groups[0].limit.bytes, 70) << "the recipe's own";
+  EXPECT_EQ(report.groups[1].limit.bytes, std::nullopt);
   EXPECT_EQ(report.groups[1].free_bytes(), std::nullopt);
   EXPECT_TRUE(report.groups[1].fits());
 }

@@ -5,12 +5,20 @@
 
 #include "megacpp/core/base/error.h"
 #include "tests/support/assumptions.h"
+#include "tests/support/reserving.h"
 
 namespace megacpp::fit {
 namespace {
 
 using testing_support::test_assumptions;
 using testing_support::test_recipe;
+
+/// A TPU whose compiler leaves gaps.
+Assumptions with_wide_gaps(int64_t limit = 0) {
+  Assumptions assumptions = test_assumptions("v6e:2x2", limit);
+  assumptions.reserve = testing_support::reserving({.least = 0.7, .most = 1.3, .is_asked_first = true});
+  return assumptions;
+}
 
 /// Nothing is recomputed: growing is compared with a scan that plans every size.
 recipe::Recipe keeping_recipe(const std::string& layout) {
@@ -56,8 +64,8 @@ TEST(GrowTest, TheLongestSequenceIsThatOfALinearScan) {
 // With the gaps that a compiler may leave a smaller batch fits than without.
 TEST(GrowTest, TheLargestThatFitsAndTheLargestThatIsCloseAreTwo) {
   const recipe::Recipe recipe = keeping_recipe("layout.data_parallel=4");
-  const int64_t now = compile_candidate(recipe, {}, test_assumptions("v6e:2x2")).fit.worst().most_needed();
-  const Growth growth = grow(recipe, Grown::batch, test_assumptions("v6e:2x2", now));
+  const int64_t now = compile_candidate(recipe, {}, with_wide_gaps()).fit.worst().reservation.most;
+  const Growth growth = grow(recipe, Grown::batch, with_wide_gaps(now));
   EXPECT_EQ(growth.verdict(), FitVerdict::fits);
   ASSERT_TRUE(growth.best && growth.largest_close && growth.next);
   const auto batch_of = [&](size_t index) { return growth.tried[index].recipe.train.batch; };
@@ -73,9 +81,8 @@ TEST(GrowTest, TheLargestThatFitsAndTheLargestThatIsCloseAreTwo) {
 TEST(GrowTest, WithRecomputeLeftToPlanningTheLargestBatchIsThatOfAScanWithAllOfIt) {
   const recipe::Recipe recipe = test_recipe({"layout.data_parallel=4"});
   const recipe::Recipe full = test_recipe({"layout.data_parallel=4", "train.recompute=full"});
-  const int64_t limit =
-      compile_candidate(full, {{"train.batch", "24"}}, test_assumptions("v6e:2x2")).fit.worst().most_needed();
-  const Assumptions assumptions = test_assumptions("v6e:2x2", limit);
+  const int64_t limit = compile_candidate(full, {{"train.batch", "24"}}, with_wide_gaps()).fit.worst().reservation.most;
+  const Assumptions assumptions = with_wide_gaps(limit);
   const plan::Changes keeping = {{"train.batch", "12"}, {"train.recompute", "none"}};
   ASSERT_EQ(compile_candidate(recipe, keeping, assumptions).fit.verdict(), FitVerdict::close)
       << "else nothing is shown";

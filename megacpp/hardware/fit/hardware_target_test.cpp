@@ -81,38 +81,19 @@ TEST(HardwareTargetTest, WhereXlaDividesProgramsAttentionIsUnrolled) {
   EXPECT_EQ(workspace(target, graph), 2 * 512 * 8192 * (4 + 2) + 2 * 512 * 64 * 4);
 }
 
-// What decides: the chip, who compiles, xla.attention and xla.placement.
 TEST(HardwareTargetTest, AssumptionsSayWhatXlaIsGiven) {
-  using recipe::XlaPlacement;
-  struct Row {
-    const char* hardware;
-    XlaPlacement placement;
-    bool by_xla, fused, is_loop;
+  Assumptions assumptions = testing_support::test_assumptions("h100:1");
+  const auto has_loop = [&assumptions] {
+    return planned_attention(target_on(assumptions), 32768).nodes()[1].op == "blocked_attention";
   };
-  for (const Row& row : std::vector<Row>{{"h100:1", XlaPlacement::megacpp, true, true, false},
-                                         {"h100:1", XlaPlacement::megacpp, true, false, true},
-                                         {"h100:1", XlaPlacement::megacpp, false, false, false},
-                                         {"h100:1", XlaPlacement::xla, true, false, false},
-                                         {"v6e:1x1", XlaPlacement::megacpp, false, true, true},
-                                         {"v6e:1x1", XlaPlacement::xla, true, true, false}}) {
-    Assumptions assumptions = testing_support::test_assumptions(row.hardware);
-    assumptions.lane.placement = row.placement;
-    assumptions.compiled_by_xla = row.by_xla;
-    assumptions.fused_attention = row.fused;
-    EXPECT_EQ(planned_attention(target_on(assumptions), 32768).nodes()[1].op == "blocked_attention", row.is_loop)
-        << row.hardware << " " << base::text_of(row.placement) << " " << row.by_xla << row.fused;
-  }
-}
-
-TEST(HardwareTargetTest, OnlyFusionsOfUnrolledBlocksOnOneGpuMakeValuesOfTheForwardPassAgain) {
-  for (const char* hardware : {"h100:1", "h100:2"})
-    for (const LaneLoops loops : {LaneLoops::off, LaneLoops::on, LaneLoops::any}) {
-      Assumptions assumptions = testing_support::test_assumptions(hardware);
-      assumptions.compiled_by_xla = true;
-      assumptions.lane.loops = loops;
-      const bool is_measured = loops == LaneLoops::off && std::string(hardware) == "h100:1";
-      EXPECT_EQ(target_on(assumptions).ops_per_byte > 0, is_measured) << hardware << " " << loops_name(loops);
-    }
+  EXPECT_FALSE(has_loop()) << "kernels of ours";
+  assumptions.xla_forms = XlaForms{.has_calls = true};
+  EXPECT_FALSE(has_loop());
+  assumptions.xla_forms = XlaForms{};
+  EXPECT_TRUE(has_loop());
+  EXPECT_EQ(target_on(assumptions).ops_per_byte, 0);
+  assumptions.xla_forms = XlaForms{.fuses_across_passes = true};
+  EXPECT_GT(target_on(assumptions).ops_per_byte, 0);
 }
 
 }  // namespace

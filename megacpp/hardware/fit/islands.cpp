@@ -40,7 +40,7 @@ int64_t most_domains(const hw::Slice& slice, const ir::Mesh& mesh, const ir::Axe
 
 std::string where_text(const hw::Slice& slice, int64_t domains) {
   if (domains > 1) return fmt::format("across {} nodes", domains);
-  if (slice.chip.kind == hw::ChipKind::host) return "inside this machine";
+  if (slice.chip.is_virtual()) return "inside this machine";
   if (slice.chip.slices.shape == hw::SliceShape::torus) return "inside the slice";
   return fmt::format("inside a node of {}", slice.chip.slices.host[0]);
 }

@@ -19,7 +19,7 @@ using memory::human_bytes;
 
 // What the worst chip holds in roles that the rung leaves alone, with the program's own code.
 int64_t untouched_bytes(const Estimate& estimate, const Rung& rung) {
-  int64_t bytes = estimate.fit.worst().code;
+  int64_t bytes = estimate.fit.worst().reservation.code;
   for (const memory::Item& item : estimate.worst_memory().items)
     if (!rung.reduces(item.role)) bytes += item.bytes;
   return bytes;
@@ -30,7 +30,7 @@ std::string untouched_text(const Estimate& estimate, const Rung& rung) {
   for (const memory::RoleBytes& role : memory::bytes_by_role(estimate.worst_memory()))
     if (!rung.reduces(role.role))
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", ir::role_name(role.role), human_bytes(role.bytes));
-  if (const int64_t code = estimate.fit.worst().code; code > 0)
+  if (const int64_t code = estimate.fit.worst().reservation.code; code > 0)
     text += fmt::format("{}code {}", text.empty() ? "" : ", ", human_bytes(code));
   return text;
 }
@@ -88,7 +88,7 @@ class LadderWalk {
   int64_t needed() const { return now_->fit.worst().needed(); }
   /// What the worst chip must not exceed.
   std::optional<int64_t> bar(const Estimate& estimate) const {
-    const std::optional<int64_t> limit = estimate.fit.worst().limit;
+    const std::optional<int64_t> limit = estimate.fit.worst().limit.bytes;
     if (ceiling_.bytes == INT64_MAX) return limit;
     return std::min(limit.value_or(INT64_MAX), ceiling_.bytes - 1);
   }
@@ -107,7 +107,7 @@ class LadderWalk {
   /// By more than what rounds away in any report: ids of a shorter sequence save no memory.
   static bool is_less(const ChipGroup& less, const ChipGroup& more) {
     constexpr int64_t kLeastPart = 1000;
-    return more.needed() - less.needed() > more.corrected / kLeastPart;
+    return more.needed() - less.needed() > more.needed() / kLeastPart;
   }
   /// What a host cannot hold saves nothing.
   bool saves(const Estimate& estimate) const {
@@ -155,7 +155,7 @@ class LadderWalk {
     const int64_t untouched = untouched_bytes(*now_, rung);
     const std::optional<int64_t> most = bar(*now_);
     const ChipGroup& worst = now_->fit.worst();  // whose least is what decides
-    const double share = static_cast<double>(worst.least_needed()) / static_cast<double>(worst.needed());
+    const double share = static_cast<double>(worst.reservation.least) / static_cast<double>(worst.needed());
     if (!most || share * static_cast<double>(untouched) <= static_cast<double>(*most)) return std::nullopt;
     return fmt::format("{} alone need {} of {}, and this leaves them as they are", untouched_text(*now_, rung),
                        human_bytes(untouched), human_bytes(*most));

@@ -65,7 +65,7 @@ TEST(LadderTest, ActivationsThatOverflowHalveTheBatchAndKeepTheGlobalOne) {
 TEST(LadderTest, APlanThatOnlyFitsWithoutGapsIsCalledClose) {
   const MakeEstimate with_gaps = [](const recipe::Recipe& recipe, const Ceiling& ceiling) {
     Estimate estimate = estimate_here(recipe, ceiling);
-    for (ChipGroup& group : estimate.fit.groups) group.gaps_most = 100;
+    for (ChipGroup& group : estimate.fit.groups) group.reservation.most *= 100;
     return estimate;
   };
   const recipe::Recipe recipe = recipe_with({"hardware.limit=100MiB"});
@@ -131,6 +131,7 @@ TEST(LadderTest, TheFrontierHasLayoutsThatWereSkipped) {
          .kernels = {.name = "any",
                      .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
                      .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
+         .reserve = testing_support::reserving({.code = int64_t{1} << 29}),
          .limits = recipe::chip_limits(recipe.hardware, 4)},
         FitVerdict::close, ceiling);
   };
@@ -257,7 +258,7 @@ TEST(LadderTest, StateStaysWhereThereIsOneMemory) {
 TEST(LadderTest, WhatIsCalledTheLeastDoesNotFit) {
   const std::string small = "model.depth=2";
   const Estimate whole = estimate_here(recipe_with({small}));
-  const int64_t state = whole.fit.worst().state, tokens = whole.fit.worst().needed() - state;
+  const int64_t state = whole.fit.worst().reservation.state, tokens = whole.fit.worst().needed() - state;
   for (const char* rungs : {"[zero, recompute, batch]", "[sequence, recompute]"})
     for (const int64_t part : {64, 8, 2}) {
       const std::string limit = "hardware.limit=" + std::to_string(state + tokens / part);
@@ -525,7 +526,7 @@ TEST(LadderTest, BelowACeilingLoopsThatAreEnoughStay) {
 TEST(LadderTest, WhatALimitUnrollsIsNoChangeOfTheLadders) {
   const recipe::Recipe recipe = batch_of_eight();
   const Estimate half = with_loops_by_plan()(with_changes(recipe, kHalfTheBatch), {});
-  const MakeEstimate make = with_loops_by_plan(half.fit.worst().least_needed() - 1);
+  const MakeEstimate make = with_loops_by_plan(half.fit.worst().reservation.least - 1);
   const Estimate first = make(recipe, {});
   ASSERT_FALSE(first.fit.may_fit());
   const LadderPath path = walk_ladder(first, make);

@@ -23,6 +23,8 @@ struct Lane {
   std::optional<recipe::XlaPlacement> placement = {};  // none: the backend knows one way only
   LaneLoops loops = LaneLoops::any;
 
+  /// Whether they are, where lanes differ by it.
+  bool has_loops() const { return loops == LaneLoops::on; }
   bool operator==(const Lane&) const = default;
 };
 

@@ -43,9 +43,12 @@ std::string others_text(const FitReport& report, int64_t chips) {
 std::string parts_text(const ChipGroup& chip) {
   std::string text = human_bytes(chip.planned) + " planned";
   if (chip.corrected != chip.planned) text += ", " + human_bytes(chip.corrected) + " by what the catalog has learnt";
-  if (chip.reserved) text += ", for which XLA is expected to reserve that much";
-  if (!chip.reserved && chip.code > 0) text += ", and " + human_bytes(chip.code) + " of code";
-  if (chip.least_needed() < chip.needed()) text += ", and no less than " + human_bytes(chip.least_needed());
+  const Reservation& reservation = chip.reservation;
+  const int64_t beside_code = reservation.expected - reservation.code;
+  if (beside_code != chip.corrected) text += ", for which the compiler is expected to reserve that much";
+  if (beside_code == chip.corrected && reservation.code > 0)
+    text += ", and " + human_bytes(reservation.code) + " of code";
+  if (reservation.is_range()) text += ", and no less than " + human_bytes(reservation.least);
   return text;
 }
 
@@ -79,14 +82,15 @@ base::Code misfit_code(const ChipGroup& worst) {
 }
 
 std::string wanted_bytes(const ChipGroup& worst) {
-  if (worst.shares_machine)
+  if (const auto& machine = worst.limit.machine)
     return fmt::format("at most the {} of this machine for all its chips, which need {}{}",
-                       memory::exact_bytes(worst.machine_bytes), human_bytes(worst.machine_needed),
-                       worst.machine_snapshot > 0 ? " with the snapshot of checkpoints" : "");
-  if (!worst.limit_is_wrong()) return fmt::format("at most the {} of this chip", memory::exact_bytes(*worst.limit));
+                       memory::exact_bytes(machine->bytes), human_bytes(machine->needed),
+                       machine->snapshot > 0 ? " with the snapshot of checkpoints" : "");
+  const int64_t limit = worst.limit.bytes.value();
+  if (!worst.limit_is_wrong()) return fmt::format("at most the {} of this chip", memory::exact_bytes(limit));
   return fmt::format("a limit of at least {}, with which it runs as planned ({} stay from step to step{}), not {}",
                      memory::exact_bytes(worst.needed()), human_bytes(worst.least_limit()),
-                     worst.code > 0 ? " with the code" : "", memory::exact_bytes(*worst.limit));
+                     worst.reservation.code > 0 ? " with the code" : "", memory::exact_bytes(limit));
 }
 
 memory::OutOfMemory host_misfit_error(const FitReport& fit) {
@@ -111,13 +115,13 @@ memory::OutOfMemory misfit_error(const Estimate& estimate) {
                          human_bytes(-*worst.free_bytes()), parts_text(worst), memory::contents_text(plan),
                          others_text(estimate.fit, estimate.compiled.mesh.chips())),
       .wanted = wanted_bytes(worst),
-      .next = next_for(estimate, plan, *worst.limit - worst.least_code())};
-  memory::OomFacts facts{.cls = worst.shares_machine ? memory::OomClass::host : memory::OomClass::compile,
+      .next = next_for(estimate, plan, *worst.limit.bytes - worst.reservation.least_code)};
+  memory::OomFacts facts{.cls = worst.limit.machine ? memory::OomClass::host : memory::OomClass::compile,
                          .phase = kPlanningPhase,
                          .chip = worst.chip,
                          .place = place,
                          .wanted = worst.needed(),
-                         .limit = worst.limit,
+                         .limit = worst.limit.bytes,
                          .roles = memory::bytes_by_role(plan),
                          .largest = memory::pieces_of(plan)};
   return {misfit_code(worst), std::move(problem), std::move(facts)};

@@ -5,6 +5,7 @@
 
 #include "megacpp/program/memory/report.h"
 #include "megacpp/program/recipe/parse.h"
+#include "tests/support/reserving.h"
 #include "tests/support/text.h"
 
 namespace megacpp::fit {
@@ -26,20 +27,22 @@ Estimate with_limits(const std::vector<int64_t>& limits, const std::string& prec
                                              "train.recompute.E=none",
                                              "train.recompute.R=none"};
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam56r-tiny.yaml", settings);
-  hw::Slice slice = hw::parse_target("v6e:2x2");
-  if (precision == "f32") slice.chip.gaps_least = 1;  // no rule is known, and nothing below the plan
+  const hw::Slice slice = hw::parse_target("v6e:2x2");
+  testing_support::Reserving reserving{.code = 5'000'000};
+  if (precision == "bf16") reserving = {.least = 0.8, .expected = 1.1, .most = 1.3, .code = 5'000'000};
   return make_estimate(
       recipe, {.slice = slice,
                .kernels = {.name = "any",
                            .runs = [](std::string_view, const ops::NodeView&) { return base::Decision::yes(); },
                            .workspace_bytes = [](std::string_view, const ops::NodeView&) { return int64_t{0}; }},
+               .reserve = testing_support::reserving(reserving),
                .limits = limits});
 }
 
 TEST(MisfitTest, ALimitBelowWhatStaysIsTheRecipesMistake) {
   const Estimate estimate = with_limits({0, int64_t{10} << 20, 0, 0});
   const ChipGroup& worst = estimate.fit.worst();
-  const int64_t stays = estimate.worst_memory().state_bytes + worst.code;
+  const int64_t stays = estimate.worst_memory().state_bytes + worst.reservation.code;
   EXPECT_EQ(worst.chip, 1);
   EXPECT_EQ(worst.least_limit(), stays);
   const memory::OutOfMemory error = misfit_error(estimate);
@@ -55,15 +58,14 @@ TEST(MisfitTest, ALimitBelowWhatStaysIsTheRecipesMistake) {
   EXPECT_EQ(misfit_code(with_limits({0, stays, 0, 0}).fit.worst()), Code::E2001);
 }
 
-TEST(MisfitTest, WhatXlaIsExpectedToReserveStandsBesideWhatIsPlanned) {
+TEST(MisfitTest, WhatACompilerIsExpectedToReserveStandsBesideWhatIsPlanned) {
   const ChipGroup roomy = with_limits({}, "bf16").fit.worst();
-  ASSERT_TRUE(roomy.reserved);
-  EXPECT_TRUE(with_limits({0, roomy.least_needed(), 0, 0}, "bf16").fit.may_fit());
-  const std::string got = misfit_error(with_limits({0, roomy.least_needed() - 1, 0, 0}, "bf16")).problem().got;
+  EXPECT_TRUE(with_limits({0, roomy.reservation.least, 0, 0}, "bf16").fit.may_fit());
+  const std::string got = misfit_error(with_limits({0, roomy.reservation.least - 1, 0, 0}, "bf16")).problem().got;
   EXPECT_TRUE(has(got, std::to_string(roomy.needed()) + " bytes")) << got;
   EXPECT_TRUE(has(got, memory::human_bytes(roomy.planned) +
-                           " planned, for which XLA is expected to reserve that much, " + "and no less than " +
-                           memory::human_bytes(roomy.least_needed())))
+                           " planned, for which the compiler is expected to reserve that much, " + "and no less than " +
+                           memory::human_bytes(roomy.reservation.least)))
       << got;
 }
 
@@ -93,19 +95,22 @@ TEST(MisfitTest, OthersThatDoNotFitAreNamed) {
 }
 
 TEST(MisfitTest, TheHardwaresOwnLimitIsNobodysMistake) {
-  ChipGroup chip{.planned = 100, .state = 90, .corrected = 100, .code = 5, .limit = 50, .own_limit = false};
+  ChipGroup chip{.planned = 100,
+                 .corrected = 100,
+                 .reservation = {.least = 105, .expected = 105, .most = 105, .least_code = 5, .code = 5, .state = 90},
+                 .limit = {.bytes = 50}};
   EXPECT_EQ(misfit_code(chip), Code::E2001);
   EXPECT_EQ(wanted_bytes(chip), "at most the " + memory::exact_bytes(50) + " of this chip");
-  chip.own_limit = true;
+  chip.limit.is_recipes = true;
   EXPECT_EQ(misfit_code(chip), Code::E1605);
-  chip.limit = 95;
+  chip.limit.bytes = 95;
   EXPECT_EQ(misfit_code(chip), Code::E2001) << "what stays and the code have just enough";
 }
 
 TEST(MisfitTest, ASnapshotIsNamedWhereOneIsCounted) {
-  ChipGroup chip{.shares_machine = true, .machine_bytes = 50, .machine_needed = 100};
+  ChipGroup chip{.limit = {.bytes = 0, .machine = SharedMachine{.bytes = 50, .needed = 100}}};
   EXPECT_TRUE(wanted_bytes(chip).ends_with("which need 100 B")) << wanted_bytes(chip);
-  chip.machine_snapshot = 10;
+  chip.limit.machine->snapshot = 10;
   EXPECT_TRUE(wanted_bytes(chip).ends_with("which need 100 B with the snapshot of checkpoints")) << wanted_bytes(chip);
 }
 

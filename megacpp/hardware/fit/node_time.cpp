@@ -29,10 +29,10 @@ int64_t last_dim(const ops::Types& operands) {
   return operands.empty() || operands[0].shape.empty() ? 0 : operands[0].shape.back();
 }
 
-// XLA for TPUs makes operands of products inside these. Where nothing was measured, what is predicted is the roofline,
-// which no rule about kernels enters.
+// XLA for chips whose memory has tiles makes operands of products inside these. Where nothing was measured, what is
+// predicted is the roofline, which no rule about kernels enters.
 bool has_parts_in_memory(const hw::Chip& device) {
-  return device.kind == hw::ChipKind::gpu && device.reached.is_known();
+  return !device.is_virtual() && !device.tiling.exists() && device.reached.is_known();
 }
 
 }  // namespace

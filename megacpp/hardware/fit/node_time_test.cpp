@@ -174,7 +174,7 @@ TEST(NodeTimeTest, PartsOfStateSpaceProductsGoThroughMemoryWhereXlaRunsThem) {
   const NodeTime ours = node_time(chip, op, view), by_xla = node_time(chip, op, view, {.compiler = Compiler::xla});
   EXPECT_DOUBLE_EQ(by_xla.seconds, ours.seconds + bytes / 1280 / 0.5);
   EXPECT_DOUBLE_EQ(by_xla.limit, roofline.limit);
-  chip.kind = hw::ChipKind::tpu;
+  chip.tiling.lanes = 128;
   EXPECT_DOUBLE_EQ(node_time(chip, op, view, {.compiler = Compiler::xla}).seconds, ours.seconds);
 }
 

@@ -73,9 +73,10 @@ double live_bytes(const memory::MemoryPlan& plan) {
 }
 
 /// What every plan has beside anything else. Second copies of weights come and go, and gradients whose reduction waits
-/// are sharded as they come: neither is sure.
-double least_bytes(const plan::StateBytes& state, const plan::Plan& plan) {
-  return number(state.weights + state.optimizer + (plan.gradients_wait ? 0 : state.gradients));
+/// are sharded as they come: neither is sure. A compiler that places buffers itself may use gradients up as they come.
+double least_bytes(const plan::StateBytes& state, const plan::Plan& plan, bool is_placed_elsewhere) {
+  const bool has_gradients = !plan.gradients_wait && !is_placed_elsewhere;
+  return number(state.weights + state.optimizer + (has_gradients ? state.gradients : 0));
 }
 
 /// Part of its bytes that each of a group of n passes on.
@@ -245,7 +246,8 @@ std::array<QuickEstimate, 3> QuickEstimator::estimates(const LayoutChoice& c) {
   // In the host's memory. Layouts are ranked here, so activations there, and the time of copies, are left to the
   // estimates of those that come first: all layouts of a recipe offload alike.
   if (plan.layout->offloads_state()) held_state.optimizer = 0;
-  const double state = number(held_state.total()) / stages, least = least_bytes(held_state, plan) / stages;
+  const double state = number(held_state.total()) / stages;
+  const double least = least_bytes(held_state, plan, static_cast<bool>(assumptions_.reserve)) / stages;
   const double stream = number(recipe_.train.sequence * recipe_.model.hidden) * element_bytes_;  // of a sequence
   const double whole = kWholeStreams * passed_on(c.tensor) * chip_batch / number(c.context) * stream;
   const double bubble = bubble_share(plan, c.micro_steps);

@@ -44,7 +44,7 @@ TEST(RegimeTest, APlanIsJudgedByItsFallbacksAndItsRoom) {
   estimate.time.compute = 1;
   estimate.fit.groups = {{.corrected = 10, .limit = 10}};
   EXPECT_EQ(regime_of(estimate).kind, RegimeKind::enough_work);
-  estimate.fit.groups[0].limit = 9;
+  estimate.fit.groups[0].limit.bytes = 9;
   EXPECT_EQ(regime_of(estimate).kind, RegimeKind::memory_or_context);
   estimate.compiled.fallbacks.push_back({.op = "attention", .scope = "block00.A", .reason = "no kernel"});
   EXPECT_EQ(regime_of(estimate).kind, RegimeKind::unstable);

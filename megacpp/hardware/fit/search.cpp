@@ -33,17 +33,32 @@ constexpr double kHopeless = 2;  // one so many times that of what fits is looke
 constexpr double kMostOff = 8;   // one layout says no more of its variants than this factor
 constexpr const char* kStateTooLarge = "weights, gradients and optimizer state alone exceed a chip";
 
-/// What chips leave to a plan, bytes beside code: the one that has least, and the one that has most.
+/// What chips leave to a plan, bytes: the one that has least, and the one that has most.
 struct PlanLimits {
   double least, most;
-  double least_limit;  // of the former, code included
 };
+
+/// What is expected of a step, bytes beside code: up to `surely` it fits a chip, above `possibly` it does not.
+struct FitBounds {
+  double expected = INFINITY;  // fits by what is expected
+  double surely = INFINITY, possibly = INFINITY;
+};
+
+/// As far from what is expected as the least and the most of a step with that reservation are.
+FitBounds bounds_of(const Reservation& reservation, double limit) {
+  const double code = static_cast<double>(reservation.code);
+  const double expected = std::max(1.0, static_cast<double>(reservation.expected) - code);
+  const double most = static_cast<double>(reservation.most) - code;
+  const double least = static_cast<double>(reservation.least - reservation.least_code);
+  return {.expected = limit - code,
+          .surely = (limit - code) * expected / std::max(1.0, most),
+          .possibly = (limit - static_cast<double>(reservation.least_code)) * expected / std::max(1.0, least)};
+}
 
 /// One way to run a layout.
 struct Option {
   LayoutChoice choice;
   QuickEstimate quick_estimate;
-  FitBounds bounds = {};  // on the chip that has least
   bool tried = false;
 };
 
@@ -53,6 +68,7 @@ struct Family {
   double scale = 1;             // of needed bytes beside the state over estimated ones, once it was compiled
   std::optional<double> fit_estimate = {};    // seconds: the least of options that were compiled and fit
   std::optional<double> close_estimate = {};  // the least of those that are close
+  FitBounds bounds = {};                      // on the chip that has least, by the last that was compiled and close
   std::optional<size_t> next = {};            // option to compile
   bool is_doubtful = false;                   // next is expected not to fit; it is the smallest
   bool is_near = false;                       // next is estimated no faster than what fits already
@@ -66,11 +82,11 @@ struct Family {
     return estimate.state + (estimate.bytes - estimate.state) * scale;
   }
 
-  /// The fastest within its limit that was not tried, unless what was compiled is surely faster.
-  std::optional<size_t> fastest_within(const auto& limit_of, const std::optional<double>& compiled) const {
+  /// The fastest within the limit that was not tried, unless what was compiled is surely faster.
+  std::optional<size_t> fastest_within(double limit, const std::optional<double>& compiled) const {
     const double slowest = compiled ? *compiled * kNear : INFINITY;
     for (size_t i = 0; i < options.size() && options[i].quick_estimate.seconds <= slowest; ++i)
-      if (!options[i].tried && bytes(i) <= limit_of(options[i])) return i;
+      if (!options[i].tried && bytes(i) <= limit) return i;
     return std::nullopt;
   }
 
@@ -82,14 +98,11 @@ struct Family {
   /// does fit, also what is close and may be faster. Where none should fit and none was seen to, the smallest once,
   /// beside what is close too, so that no estimate is all that speaks against a layout.
   void choose(double expected) {
-    const bool must_be_sure = close_estimate.has_value();
-    const auto sure = [&](const Option& option) { return must_be_sure ? option.bounds.surely : expected; };
-    const auto possible = [](const Option& option) { return option.bounds.possibly; };
     is_doubtful = false;
-    next = fastest_within(sure, fit_estimate);
+    next = fastest_within(close_estimate ? bounds.surely : expected, fit_estimate);
     is_near = is_no_faster(next, fit_estimate);
     if ((!next || is_near) && close_estimate) {
-      const std::optional<size_t> close = fastest_within(possible, close_estimate);
+      const std::optional<size_t> close = fastest_within(bounds.possibly, close_estimate);
       if (close && (!next || *close < *next)) next = close, is_near = true;
     }
     if (next || fit_estimate) return;
@@ -109,11 +122,14 @@ struct Family {
 
   void learn(size_t option, const Found& found, const PlanLimits& limits) {
     const QuickEstimate& estimate = options[option].quick_estimate;
-    const double beside = static_cast<double>(found.needed() - found.fit.worst().code) - estimate.state;
+    const Reservation& reservation = found.fit.worst().reservation;
+    const double beside = static_cast<double>(reservation.expected - reservation.code) - estimate.state;
     scale = std::clamp(beside / std::max(1.0, estimate.bytes - estimate.state), 1 / kMostOff, kMostOff);
     std::optional<double>& least = found.fit.fits() ? fit_estimate : close_estimate;
     if (found.fit.may_fit()) least = std::min(least.value_or(INFINITY), estimate.seconds);
-    choose(limits.least);
+    const FitBounds found_bounds = bounds_of(reservation, limits.least);
+    if (found.fit.verdict() == FitVerdict::close) bounds = found_bounds;
+    choose(found_bounds.expected);
   }
 };
 
@@ -126,45 +142,19 @@ bool same_layout(const LayoutChoice& a, const LayoutChoice& b) {
 
 double as_real(int64_t value) { return static_cast<double>(value); }
 
-PlanLimits limits_of(const Recipe& recipe, const Assumptions& assumptions) {
-  const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  const int64_t code = has_reserved_rule(recipe, device) ? reserved_code(recipe, device)
-                       : has_reserved_range(device)      ? device.code_bytes_least
-                                                         : code_bytes(device);
-  const auto limit_of = [&device](int64_t own) {
-    const int64_t bytes = own > 0 ? own : device.usable_bytes;
-    return bytes == 0 ? INFINITY : as_real(bytes);
+PlanLimits plan_limits(const Assumptions& assumptions) {
+  const std::optional<int64_t> pool = pool_of(hw::device_of(assumptions.slice.chip), assumptions.pool_share);
+  const auto limit_of = [&](int64_t own) {
+    if (own == 0) return pool ? as_real(*pool) : INFINITY;
+    return as_real(assumptions.pool_share < 1 && pool ? std::min(own, *pool) : own);
   };
-  const bool have_own = !assumptions.limits.empty();
-  double least = have_own ? INFINITY : limit_of(0), most = have_own ? 0 : limit_of(0);
+  PlanLimits limits{.least = limit_of(0), .most = limit_of(0)};
+  if (!assumptions.limits.empty()) limits = {.least = INFINITY, .most = 0};
   for (const int64_t own : assumptions.limits) {
-    least = std::min(least, limit_of(own));
-    most = std::max(most, limit_of(own));
+    limits.least = std::min(limits.least, limit_of(own));
+    limits.most = std::max(limits.most, limit_of(own));
   }
-  return {.least = least - as_real(code), .most = most - as_real(code), .least_limit = least};
-}
-
-/// The gradient of the head's weight in f32, whole but for tensor_parallel: ReservedBytes::largest.
-double head_gradient_bytes(const recipe::Model& model, const LayoutChoice& choice) {
-  constexpr int64_t kF32Bytes = 4;
-  const int64_t words = (model.vocab + choice.tensor - 1) / choice.tensor;  // of the vocabulary, on a chip
-  return as_real(kF32Bytes * words * model.hidden);
-}
-
-/// The most that ReservedBytes::uncertain is: of several sequences a chip a byte for each score of one attention.
-double uncertain_score_bytes(const Recipe& recipe, const LayoutChoice& choice) {
-  const int64_t sequences = choice.batch / (choice.data * choice.expert), length = recipe.train.sequence;
-  if (sequences <= 1) return 0;
-  int64_t heads = 0;
-  for (const recipe::BlockType& type : recipe::block_types(recipe.model)) {
-    const blocks::Traits traits = type.traits();
-    if (traits.ring_elements == 0) continue;  // no attention
-    for (const blocks::Split& split : traits.splits)
-      if (split.key == "heads") heads = std::max(heads, split.count);
-  }
-  // Queries see the keys up to their own; of a sequence that is split the last may be a chip's, and see all.
-  const double pairs = as_real(length * (length + 1)) / as_real(std::max<int64_t>(2, choice.context));
-  return as_real(sequences * heads) / as_real(choice.tensor) * pairs;
+  return limits;
 }
 
 /// Whether no plan of it fits, whatever is estimated. Stages of a pipeline share the parameters out, so that one of
@@ -173,8 +163,6 @@ double uncertain_score_bytes(const Recipe& recipe, const LayoutChoice& choice) {
 bool cannot_fit(const LayoutChoice& choice, double least_bytes, const PlanLimits& limits,
                 const Assumptions& assumptions) {
   if (!assumptions.peaks.empty()) return false;
-  const hw::Chip& chip = assumptions.slice.chip;
-  if (chip.kind == hw::ChipKind::gpu) least_bytes *= chip.gaps_least;  // gradients may be used up as they are made
   return least_bytes > (choice.pipeline > 1 ? limits.most : limits.least);
 }
 
@@ -197,8 +185,7 @@ class Search {
       : recipe_(recipe),
         assumptions_(assumptions),
         options_(options),
-        device_(hw::device_of(assumptions.slice.chip)),
-        limits_(limits_of(recipe, assumptions)),
+        limits_(plan_limits(assumptions)),
         pool_(options.threads),
         estimator_(recipe, assumptions, pool_),
         free_levels_(AutoRecompute(recipe, assumptions).choices()) {}
@@ -270,10 +257,9 @@ class Search {
   /// as it would be smallest.
   std::optional<Option> add(const LayoutChoice& legal) {
     const std::array<QuickEstimate, 3> estimates = estimator_.estimates(legal);
-    const FitBounds bounds = fit_bounds(recipe_, legal, device_, limits_.least_limit);
     std::vector<Option> options;
     for (size_t level = 0; level < estimates.size(); ++level) {
-      options.push_back({.choice = legal, .quick_estimate = estimates[level], .bounds = bounds});
+      options.push_back({.choice = legal, .quick_estimate = estimates[level]});
       options.back().choice.recompute = kRecomputeLevels[level];
     }
     if (cannot_fit(legal, estimates[0].least, limits_, assumptions_)) return options.back();
@@ -510,7 +496,6 @@ class Search {
   const Recipe& recipe_;
   const Assumptions& assumptions_;
   const SearchOptions& options_;
-  hw::Chip device_;
   PlanLimits limits_;
   base::ThreadPool pool_;
   QuickEstimator estimator_;
@@ -528,20 +513,6 @@ class Search {
 
 double Found::tokens_per_second() const {
   return static_cast<double>(recipe.train.batch * recipe.train.micro_steps * recipe.train.sequence) / time.seconds();
-}
-
-FitBounds fit_bounds(const Recipe& recipe, const LayoutChoice& choice, const hw::Chip& device, double limit) {
-  const bool has_stages = choice.pipeline > 1;  // of which no rule is known
-  if (has_reserved_rule(recipe, device) && !has_stages) {
-    const double off = 1 + reserved_off_most(recipe, device), small = as_real(kSmallBuffers);
-    const double code = as_real(reserved_code(recipe, device)), scores = uncertain_score_bytes(recipe, choice);
-    const double total = std::min((limit - small) / off, limit - small - head_gradient_bytes(recipe.model, choice));
-    return {.surely = total - scores - code, .possibly = (limit + small) * off + scores - code};
-  }
-  const double code = as_real(code_bytes(device)), surely = (limit - code) / device.gaps_most;
-  if (device.kind != hw::ChipKind::tpu) return {.surely = surely, .possibly = (limit - code) / device.gaps_least};
-  if (has_stages || !has_reserved_range(device)) return {.surely = surely, .possibly = limit - code};
-  return {.surely = surely, .possibly = (limit - as_real(device.code_bytes_least)) / device.gaps_least};
 }
 
 Found compile_candidate(const Recipe& requested, const plan::Changes& changes, const Assumptions& assumptions) {

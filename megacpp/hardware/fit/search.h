@@ -62,16 +62,6 @@ struct SearchOptions {
   std::function<void(int64_t compiled, int64_t tries, const Found* best)> progress = {};
 };
 
-/// What is expected of a step, bytes beside code: up to `surely` it fits a chip, above `possibly` it does not. Between
-/// them it may also be close.
-struct FitBounds {
-  double surely = 0, possibly = 0;
-};
-
-/// Of a layout on a chip with such a limit, in bytes, whatever it recomputes: from the ranges that verdicts are made of
-/// (reserved_bytes.h), as far as recipe and layout tell them. Measurements that correct plans move them.
-FitBounds fit_bounds(const recipe::Recipe& recipe, const LayoutChoice& choice, const hw::Chip& device, double limit);
-
 /// Layouts that pass all gates and that compiling refuses for one reason: the error and where it is. What it got there
 /// may be another with every layout.
 struct Refused {

@@ -18,6 +18,7 @@
 #include "megacpp/program/plan/policy.h"
 #include "megacpp/program/recipe/recompute.h"
 #include "tests/support/assumptions.h"
+#include "tests/support/reserving.h"
 
 namespace megacpp::fit {
 namespace {
@@ -172,7 +173,7 @@ TEST_P(SpacesTest, TheFirstChoiceIsThatOfTryingEverything) {
   const auto limit = static_cast<int64_t>(space.limit * static_cast<double>(least_bytes(all)));
   for (Found& one : all)
     for (ChipGroup& group : one.fit.groups)
-      if (limit > 0) group.limit = limit, group.shares_machine = false;
+      if (limit > 0) group.limit = {.bytes = limit};
   const LayoutSearch search = search_layouts(recipe, test_assumptions(space.hardware, limit), {.with_auto = 0});
   ASSERT_TRUE(search.fits());
   EXPECT_TRUE(search.is_complete());
@@ -205,7 +206,7 @@ TEST(SearchTest, NoPlanIsBelowItsLeastBytes) {
     for (const Found& one :
          search_layouts(test_recipe(settings), test_assumptions(hardware), {.tries = 24, .with_auto = 0}).found) {
       EXPECT_GT(one.quick_estimate.least, 0) << hardware << " " << one.layout;
-      EXPECT_LE(one.quick_estimate.least, static_cast<double>(one.fit.worst().least_needed()))
+      EXPECT_LE(one.quick_estimate.least, static_cast<double>(one.fit.worst().reservation.least))
           << hardware << " " << one.layout;
     }
   };
@@ -270,7 +271,7 @@ TEST(SearchTest, LevelsMayDifferByLetterWhereThatIsFasterThanOneForAll) {
 TEST(SearchTest, WhatWasMeasuredToCostNoTimeIsRecomputedInEveryPlan) {
   const recipe::Recipe recipe = test_recipe({"model.depth=4", "model.feed_forward.experts=0", "train.precision=bf16"});
   Assumptions assumptions = test_assumptions("h200:1");
-  assumptions.compiled_by_xla = true;
+  assumptions.xla_forms.emplace();
   for (const Found& one : search_layouts(recipe, assumptions, {.tries = 4}).found)
     EXPECT_NE(recipe::recompute_level(one.recipe, 'E'), recipe::RecomputeLevel::none) << one.layout;
 }
@@ -328,7 +329,7 @@ TEST(SearchTest, AnOverflowLeavesTheOtherVariantsOfALayout) {
   const int64_t limit = 2 * least_bytes(all);
   std::vector<Found> limited = all;
   for (Found& one : limited)
-    for (ChipGroup& group : one.fit.groups) group.limit = limit, group.shares_machine = false;
+    for (ChipGroup& group : one.fit.groups) group.limit = {.bytes = limit};
   const LayoutSearch search =
       search_layouts(recipe, test_assumptions("host:2", limit), {.tries = static_cast<int64_t>(all.size()) / 2});
   ASSERT_TRUE(search.fits());
@@ -369,13 +370,20 @@ TEST(SearchTest, BesideWhatFitsNothingCloseIsOnTheFront) {
   EXPECT_EQ(pareto_front(std::span(points).subspan(3)), (std::vector<size_t>{0})) << "nothing is close either";
 }
 
+/// Where a compiler may leave large gaps, and nothing is below the plan.
+Assumptions with_gaps(const std::string& hardware, int64_t limit = 0) {
+  Assumptions assumptions = test_assumptions(hardware, limit);
+  assumptions.reserve = testing_support::reserving({.most = 1.65});
+  return assumptions;
+}
+
 // A limit that the smallest layout meets with all the gaps a compiler may leave, and some others only without.
 TEST(SearchTest, WhatIsCloseComesAfterWhatFitsHoweverFastItIs) {
   const recipe::Recipe recipe = test_recipe({"model.depth=1", "model.pattern=A", "train.batch=4"});
   int64_t limit = INT64_MAX;
-  for (const Found& one : all_of(recipe, test_assumptions("v6e:2x2")))
-    limit = std::min(limit, one.fit.worst().most_needed());
-  const LayoutSearch search = search_layouts(recipe, test_assumptions("v6e:2x2", limit), {.with_auto = 0});
+  for (const Found& one : all_of(recipe, with_gaps("v6e:2x2")))
+    limit = std::min(limit, one.fit.worst().reservation.most);
+  const LayoutSearch search = search_layouts(recipe, with_gaps("v6e:2x2", limit), {.with_auto = 0});
   ASSERT_TRUE(search.fits());
   double fastest_close = INFINITY;
   for (size_t i = 0; i < search.found.size(); ++i) {
@@ -384,15 +392,6 @@ TEST(SearchTest, WhatIsCloseComesAfterWhatFitsHoweverFastItIs) {
     if (verdict == FitVerdict::close) fastest_close = std::min(fastest_close, search.found[i].time.seconds());
   }
   EXPECT_LT(fastest_close, search.found.front().time.seconds()) << "else nothing is shown";
-}
-
-/// As on a chip whose file has no rule for what XLA reserves, so that a range is as wide as its gaps.
-Assumptions with_gaps(const std::string& hardware, int64_t limit = 0) {
-  Assumptions assumptions = test_assumptions(hardware, limit);
-  assumptions.slice.chip.reserved_per_alive = 0;
-  assumptions.slice.chip.gaps_least = 1;
-  assumptions.slice.chip.gaps_most = 1.65;
-  return assumptions;
 }
 
 /// A dense model whose activations outweigh its state by far.
@@ -417,17 +416,20 @@ TEST(SearchTest, ALayoutThatIsCloseIsTriedAgainUntilItFits) {
   EXPECT_EQ(levels_of(first.recipe), (std::set<std::string>{"full"}));
 }
 
-// The same where a rule says what is reserved: close is what the limit is within the range of.
-TEST(SearchTest, WhereARuleIsKnownItsRangeDecidesWhatIsTriedAgain) {
+// The same where less than the plan may be enough, and more is expected.
+TEST(SearchTest, TheRangeOfWhatIsNeededDecidesWhatIsTriedAgain) {
   const recipe::Recipe recipe = wide_recipe({"train.sequence=4096", "train.batch=4"});
-  const Found keeping =
-      compile_candidate(recipe, {{"layout.data_parallel", "4"}, {"layout.zero", "3"}, {"train.recompute", "none"}},
-                        test_assumptions("v6e:2x2"));
-  ASSERT_TRUE(keeping.fit.worst().reserved);
-  const int64_t limit = keeping.fit.worst().most_needed() - 1;
-  const LayoutSearch search = search_layouts(recipe, test_assumptions("v6e:2x2", limit), {.with_auto = 0});
+  const auto with_range = [](int64_t limit = 0) {
+    Assumptions assumptions = test_assumptions("v6e:2x2", limit);
+    assumptions.reserve = testing_support::reserving({.least = 0.9, .expected = 1.1, .most = 1.3, .code = 1'000'000});
+    return assumptions;
+  };
+  const Found keeping = compile_candidate(
+      recipe, {{"layout.data_parallel", "4"}, {"layout.zero", "3"}, {"train.recompute", "none"}}, with_range());
+  const int64_t limit = keeping.fit.worst().reservation.most - 1;
+  const LayoutSearch search = search_layouts(recipe, with_range(limit), {.with_auto = 0});
   ASSERT_TRUE(search.fits());
-  EXPECT_LE(search.found.front().fit.worst().most_needed(), limit);
+  EXPECT_LE(search.found.front().fit.worst().reservation.most, limit);
   const auto same = std::ranges::find_if(search.found, [&](const Found& one) {
     return one.layout == keeping.layout && levels_of(one.recipe) == levels_of(keeping.recipe);
   });
@@ -435,40 +437,21 @@ TEST(SearchTest, WhereARuleIsKnownItsRangeDecidesWhatIsTriedAgain) {
   EXPECT_EQ(same->fit.verdict(), FitVerdict::close);
 }
 
-// At every level of recompute: little beside what the rule may be off, a head whose gradient is more than that, scores
-// of several sequences, and a step in f32, for which there is no rule, as there is none for stages.
-TEST(SearchTest, WhatIsSureToFitByItsBoundsFitsAsCompiled) {
-  const std::vector<std::string> dense = {"model.depth=4", "model.feed_forward.experts=0", "train.batch=4"};
-  const std::vector<std::vector<std::string>> cases = {{"train.precision=bf16"},
-                                                       {"train.precision=bf16", "model.vocab=262144"},
-                                                       {"train.precision=bf16", "train.sequence=1024", "train.batch=8"},
-                                                       {"train.precision=f32"}};
-  const Assumptions assumptions = test_assumptions("v6e:2x2");
-  const hw::Chip device = hw::device_of(assumptions.slice.chip);
-  for (const std::vector<std::string>& more : cases) {
-    std::vector<std::string> settings = dense;
-    settings.insert(settings.end(), more.begin(), more.end());
-    const recipe::Recipe recipe = test_recipe(settings);
-    for (const Found& one : all_of(recipe, assumptions)) {
-      const recipe::Layout& layout = one.recipe.layout;
-      const LayoutChoice choice{.data = layout.data_parallel,
-                                .expert = layout.expert_parallel,
-                                .context = layout.context_parallel,
-                                .tensor = layout.tensor_parallel,
-                                .pipeline = layout.pipeline_parallel,
-                                .zero = plan::zero_level(layout),
-                                .batch = one.recipe.train.batch,
-                                .micro_steps = one.recipe.train.micro_steps};
-      const ChipGroup& worst = one.fit.worst();
-      const auto bounds = [&](int64_t limit) { return fit_bounds(recipe, choice, device, static_cast<double>(limit)); };
-      const auto expected = static_cast<double>(worst.needed() - worst.code);
-      EXPECT_GT(expected, bounds(worst.most_needed() - 1).surely) << one.layout << settings.back();
-      EXPECT_LE(expected, bounds(worst.least_needed() + 1).possibly) << one.layout << settings.back();
-      const bool has_several = choice.batch > choice.data * choice.expert;
-      if (has_several && worst.reserved) continue;  // their scores are bounded, not known
-      EXPECT_LE(expected, bounds(worst.most_needed() + 1).surely) << one.layout << settings.back();
-    }
-  }
+// What a compiler may use up as it comes speaks against no layout: only the state that a step begins with does.
+TEST(SearchTest, WhereACompilerPlacesBuffersGradientsAloneDiscardNothing) {
+  const recipe::Recipe recipe = test_recipe({"train.batch=1"});
+  const Found own = compile_candidate(recipe, {}, test_assumptions("v6e:1x1"));
+  const int64_t state = own.fit.worst().reservation.state;  // weights and two moments
+  const auto discarded = [&](const Reserve& reserve) {
+    Assumptions assumptions = test_assumptions("v6e:1x1", state + state / 10);
+    assumptions.reserve = reserve;
+    int64_t layouts = 0;
+    for (const Dropped& one : search_layouts(recipe, assumptions).dropped)
+      if (one.reason.find("state alone") != std::string::npos) layouts += one.layouts;
+    return layouts;
+  };
+  EXPECT_GT(discarded({}), 0) << "gradients are a third more";
+  EXPECT_EQ(discarded(testing_support::reserving({.least = 0.5})), 0);
 }
 
 // Close is not fit: beside it the smallest is tried before layouts that should not fit at all.

@@ -53,6 +53,13 @@ std::string with_commas(int64_t number) {
   return text;
 }
 
+/// As if the deepest shallow plan were the model.
+ShallowDepths up_to_last(ShallowDepths depths) {
+  depths.depth = depths.depths[2];
+  depths.depths = {2 * depths.depths[0] - depths.depths[1], depths.depths[0], depths.depths[1]};
+  return depths;
+}
+
 }  // namespace
 
 int64_t ShallowDepths::extended(int64_t middle, int64_t last) const {
@@ -65,6 +72,16 @@ int64_t ShallowDepths::extended(int64_t middle, int64_t last) const {
 
 double ShallowDepths::extended(double middle, double last) const {
   return last + (last - middle) * static_cast<double>(depth - depths[2]) / static_cast<double>(distance());
+}
+
+bool is_on_line(const ShallowDepths& depths, const std::array<double, 3>& numbers) {
+  const double expected = up_to_last(depths).extended(numbers[0], numbers[1]);
+  return std::abs(expected - numbers[2]) <= kMostOffLine * std::abs(numbers[2]);
+}
+
+bool is_on_line(const ShallowDepths& depths, const std::array<int64_t, 3>& numbers) {
+  return is_on_line(depths, std::array<double, 3>{static_cast<double>(numbers[0]), static_cast<double>(numbers[1]),
+                                                  static_cast<double>(numbers[2])});
 }
 
 std::optional<ShallowDepths> shallow_depths(const plan::Plan& plan, int64_t most_whole) {

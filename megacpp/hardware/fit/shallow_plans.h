@@ -38,6 +38,13 @@ struct ShallowDepths {
   double extended(double middle, double last) const;
 };
 
+/// How far a number of the deepest shallow plan may be from the line of the other two, as a part of it, for the line to
+/// be taken; state must be on it exactly.
+inline constexpr double kMostOffLine = 1e-3;
+/// Whether the last of three is as near to the line of the others.
+bool is_on_line(const ShallowDepths& depths, const std::array<double, 3>& numbers);
+bool is_on_line(const ShallowDepths& depths, const std::array<int64_t, 3>& numbers);
+
 /// Nothing where the model is no deeper than `most_whole`, where something tells blocks that repeat apart (a pattern of
 /// parameter names that has a number, cuts of the pipeline in model.pattern), or where the shallow ones together have
 /// as many blocks as it.

@@ -82,7 +82,7 @@ std::string_view why_open(OpenEnd open) {
 }  // namespace
 
 std::string basis_of_times(const hw::Chip& chip, const recipe::Recipe& recipe) {
-  if (chip.kind == hw::ChipKind::host) return "predicted by rates measured on this machine";
+  if (chip.is_virtual()) return "predicted by rates measured on this machine";
   const std::string missing = missing_rates(chip, recipe);
   if (!chip.reached.is_known())
     return fmt::format("the roofline, the least that {} allows: what steps reach of it was not measured{}", chip.name,
@@ -98,7 +98,7 @@ std::string range_text(const StepTime& time, const hw::Chip& chip) {
         "Expected above {}, the roofline without copies from and to the host: how long {} take nobody knows, since the "
         "file of {} has no link {}.",
         limit, memory::human_bytes(time.unpriced_bytes), chip.name, ir::record(ir::Tier::host).link);
-  if (time.is_limit || chip.kind == hw::ChipKind::host) return fmt::format("The roofline is {}.", limit);
+  if (time.is_limit || chip.is_virtual()) return fmt::format("The roofline is {}.", limit);
   if (!time.range.most)
     return fmt::format("Expected above {}, the roofline; how far above {}.", limit, why_open(time.range.open));
   return fmt::format("Expected between {} and {}, as far off as measured steps were ({}); the roofline is {}.",

@@ -257,7 +257,7 @@ StepTime predict_step(const compile::Compiled& compiled, const hw::Slice& slice,
   double update = 0;
   std::set<OpenEnd> open;
   if (precision != kMeasuredPrecision) open.insert(OpenEnd::dtype);
-  if (lane.loops == LaneLoops::on) open.insert(OpenEnd::loops);
+  if (lane.has_loops) open.insert(OpenEnd::loops);
   for (const compile::StagePrograms& chip : compiled.stages) {
     StageStep step = step_of(compiled, chip, slice, lane);
     if (step.time.exposed_copies > 0) open.insert(OpenEnd::copies);

@@ -92,7 +92,7 @@ std::vector<catalog::Part> parts_of(const StepTime& time);
 
 /// What of a lane its steps depend on.
 struct StepLane {
-  LaneLoops loops = LaneLoops::any;  // for the range alone
+  bool has_loops = false;  // blocks are in loops where steps were measured without: for the range alone
   Compiler compiler = Compiler::ours;
   /// Of the backend that runs there; null: what its kernels take is not known.
   const schedule::Target* kernels = nullptr;

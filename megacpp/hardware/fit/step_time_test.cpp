@@ -143,11 +143,11 @@ TEST(StepTimeTest, APredictionHasALimitAndARange) {
   const StepTime bounded = predict_step(compiled, slice, ir::DType::bf16);
   EXPECT_DOUBLE_EQ(bounded.range.least, 12);
   EXPECT_DOUBLE_EQ(bounded.range.most.value(), 24);
-  const StepTime in_loops = predict_step(compiled, slice, ir::DType::bf16, {.loops = LaneLoops::on});
+  const StepTime in_loops = predict_step(compiled, slice, ir::DType::bf16, {.has_loops = true});
   EXPECT_DOUBLE_EQ(in_loops.range.least, 8);
   EXPECT_EQ(in_loops.range.most, std::nullopt);
   EXPECT_EQ(in_loops.range.open, OpenEnd::loops) << "steps were measured unrolled";
-  EXPECT_EQ(predict_step(compiled, slice, ir::DType::bf16, {.loops = LaneLoops::off}).range.most, bounded.range.most);
+  EXPECT_EQ(predict_step(compiled, slice, ir::DType::bf16, {.has_loops = false}).range.most, bounded.range.most);
   slice.chip.reached.step_least = 0.25;
   EXPECT_DOUBLE_EQ(predict_step(compiled, slice, ir::DType::bf16).range.least, 8) << "never below the limit";
   EXPECT_EQ(predict_step(compiled, slice, ir::DType::f32).range.open, OpenEnd::dtype) << "steps were measured in bf16";

@@ -84,10 +84,15 @@ struct Reached {
   bool is_known() const { return products > 0 && traffic > 0; }
 };
 
-/// Of a GPU's memory what a client of XLA is told to take as its pool, out of which it serves programs, where so many
-/// processes use that GPU: plans count on the same. The rest is for the driver's context, code, and what libraries
-/// allocate by themselves; not told, a client takes three quarters.
-constexpr double xla_pool_share(int64_t sharers) { return 0.9 / static_cast<double>(sharers); }
+/// What is known of steps that XLA compiled for a chip, for its backend alone (machine/xla/reserve.h).
+struct CompiledByXla {
+  int64_t code_least = 0, code_most = 0;  // bytes of the program, where it is in the same memory
+  double gaps_least = 1, gaps_most = 1;   // bytes that are reserved, over the planned peak
+  double loops_gaps_most = 0;    // the most with blocks in loops, where gaps_most is of unrolled ones; 0: no other
+  double off_most = 0;           // how far off the rule for TPUs may be, as a part of it; 0: none was compiled for it
+  double unrolled_off_most = 0;  // the same with blocks unrolled
+  std::string compiler;          // that was asked, by what it says of its build; empty: not known
+};
 
 struct Chip {
   std::string name;
@@ -103,23 +108,6 @@ struct Chip {
   int64_t usable_bytes = 0;               // by programs: the limit of a plan; 0: not known
   std::optional<int64_t> reserved_bytes;  // held back by the system, where known
   int64_t alignment = 1;                  // of an allocation
-  int64_t code_bytes_least = 0;           // of a compiled training step, which is in the same memory
-  int64_t code_bytes_most = 0;
-  double gaps_most = 1;        // what XLA may reserve for a training step, at most, over its planned peak
-  double loops_gaps_most = 0;  // the same with blocks in loops, where gaps_most is of unrolled ones; 0: no other
-  double gaps_least = 1;       // and at least, where no rule says more (fit/reserved_bytes); 1: nothing below the plan
-  // Bytes that XLA reserves for a step (fit/reserved_bytes), with its blocks in loops where nothing else is said; 0:
-  // not known
-  double reserved_per_alive = 0;     // for a byte that is alive: gaps between buffers
-  double alive_blocks = 0;           // in the backward loop, beside what blocks keep, of so many of them
-  int64_t code_bytes_base = 0;       // code of such a step beside its blocks
-  int64_t code_bytes_per_block = 0;  // and of each block that it has text of
-  double reserved_off_most = 0;      // how far off what is expected so may be, as a part of it
-  // The same with blocks unrolled.
-  double unrolled_per_alive = 0;
-  int64_t unrolled_code_per_block = 0;
-  double unrolled_off_most = 0;
-  std::string compiler;  // that was asked for all of these, by what it says of its build; empty: not known
   double memory_bytes_per_second = 0;
 
   int64_t devices = 1;                        // a chip shows itself as; all numbers are of the whole chip
@@ -130,7 +118,13 @@ struct Chip {
   Tiling tiling;
   std::vector<Link> links;
   SliceRules slices;
+  CompiledByXla xla;
   std::vector<Fact> facts;  // in the order of the file
+
+  /// Whether it is a thread of this machine, whose rates were measured.
+  bool is_virtual() const { return kind == ChipKind::host; }
+  /// Whether its memory is the machine's, of which others have a part.
+  bool shares_machine_memory() const { return is_virtual(); }
 
   /// Nothing for a dtype without a published rate.
   std::optional<double> peak(std::string_view dtype) const;

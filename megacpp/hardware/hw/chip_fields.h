@@ -66,6 +66,22 @@ void visit_fields(const Visit& visit, Self& reached) {
   visit("step_most", reached.step_most, ratio(), "The most seen.");
 }
 
+template <typename Visit, base::Is<CompiledByXla> Self>
+void visit_fields(const Visit& visit, Self& xla) {
+  visit("code_least", xla.code_least, kBytes, memory(),
+        "The least that a compiled training step takes of the chip's memory.");
+  visit("code_most", xla.code_most, kBytes, memory(), "The most it takes.");
+  visit("gaps_least", xla.gaps_least, share(), "The least that XLA reserves for a step, over its planned peak.");
+  visit("gaps_most", xla.gaps_most, gaps(), "The most it reserves.");
+  visit("loops_gaps_most", xla.loops_gaps_most, gaps(),
+        "The same on a GPU with its blocks in loops, where xla.gaps_most is of unrolled ones.");
+  visit("off_most", xla.off_most, ratio(),
+        "How far off the rule for what XLA reserves on TPUs may be on this one, as a part of what it expects.");
+  visit("unrolled_off_most", xla.unrolled_off_most, ratio(), "The same with blocks unrolled.");
+  visit("compiler", xla.compiler, kSourced,
+        "Whose numbers these are: the build that the compiler's platform names. Reports of another one say so.");
+}
+
 template <typename Visit, base::Is<Link> Self>
 void visit_fields(const Visit& visit, Self& link) {
   visit("name", link.name, "Links of chips that extend each other are matched by it.");
@@ -100,33 +116,7 @@ void visit_fields(const Visit& visit, Self& chip) {
         "a plan there.");
   visit("memory.reserved", chip.reserved_bytes, kBytes, memory(), "What the system holds back.");
   visit("memory.alignment", chip.alignment, kBytes, memory(), "An allocation is rounded up to a multiple of it.");
-  visit("memory.code_least", chip.code_bytes_least, kBytes, memory(),
-        "The least a compiled training step takes of the same memory.");
-  visit("memory.code_most", chip.code_bytes_most, kBytes, memory(), "The most it takes.");
   visit("memory.bandwidth", chip.memory_bytes_per_second, rate(), "Bytes a second.");
-  visit("memory.gaps_most", chip.gaps_most, gaps(), "The most that XLA reserves for a step, over its planned peak.");
-  visit("memory.loops_gaps_most", chip.loops_gaps_most, gaps(),
-        "The same on a GPU with its blocks in loops, where memory.gaps_most is of unrolled ones.");
-  visit("memory.gaps_least", chip.gaps_least, share(),
-        "The least that XLA reserves for a step that no rule is known for, over its planned peak.");
-  visit("memory.reserved_per_alive", chip.reserved_per_alive, gaps(),
-        "Bytes that XLA reserves for a step in loops over blocks, for one that is alive at once.");
-  visit("memory.alive_blocks", chip.alive_blocks, ratio(),
-        "Blocks whose values are alive in the backward loop of such a step, beside what all blocks keep for it.");
-  visit("memory.code_base", chip.code_bytes_base, kBytes, memory(), "Code of such a step beside its blocks.");
-  visit("memory.code_per_block", chip.code_bytes_per_block, kBytes, memory(),
-        "Code of every block that such a step has text of.");
-  visit("memory.reserved_off_most", chip.reserved_off_most, ratio(),
-        "How far off what is expected by these four may be, as a part of it.");
-  visit("memory.unrolled_per_alive", chip.unrolled_per_alive, gaps(),
-        "As memory.reserved_per_alive, with blocks unrolled.");
-  visit("memory.unrolled_code_per_block", chip.unrolled_code_per_block, kBytes, memory(),
-        "As memory.code_per_block, with blocks unrolled.");
-  visit("memory.unrolled_off_most", chip.unrolled_off_most, ratio(),
-        "As memory.reserved_off_most, with blocks unrolled.");
-  visit("memory.compiler", chip.compiler, kSourced,
-        "Whose code, gaps and reserved bytes these are: the build that the compiler's platform names. Reports of "
-        "another one say so.");
 
   visit("compute", chip.peak_flops, Names{{"bf16", "f16", "tf32", "f32", "f8", "int8"}}, rate(),
         "Dense operations a second in {}.");
@@ -146,6 +136,8 @@ void visit_fields(const Visit& visit, Self& chip) {
         "Training in {}.");
   visit("recompute.selective_memory", chip.selective_recompute, Only<&SelectiveRecompute::memory>{}, precisions,
         ratio(), "Its peak memory over that of none. Training in {}.");
+
+  visit("xla", chip.xla);
 
   visit("slices.shape", chip.slices.shape, "Neighbours in two or three dimensions, or a switch in every node.");
   visit("slices.valid", chip.slices.valid,

@@ -102,6 +102,10 @@ class ChipReader {
   }
 
   [[noreturn]] void refuse_key(const YAML::Node& key, const std::string& section) const {
+    const std::string& word = key.Scalar();
+    if (find_chip_key("xla." + word) != nullptr)
+      yaml_.refuse(key, "'" + word + "' in " + section, "it in the section xla",
+                   "write it as xla: {" + word + ": ...}");
     Words known = words_of(section);
     if (section.empty()) {
       known.insert(known.end(), kOtherSections.begin(), kOtherSections.end());
@@ -243,12 +247,11 @@ class ChipReader {
     require(root, chip_.usable_bytes > 0, "no memory.usable", "bytes a program may use", "add it, or extend a chip");
     require(root, chip_.usable_bytes <= chip_.nominal_bytes, "memory.usable above memory.nominal", "less or the same",
             "mend one of the two");
-    require(root, chip_.code_bytes_least <= chip_.code_bytes_most, "memory.code_least above memory.code_most",
-            "less or the same", "mend one of the two");
-    require(root, reserved_terms() == 0 || reserved_terms() == 8,
-            "a part of what memory says of reserved bytes: reserved_per_alive, alive_blocks, code_base, "
-            "code_per_block, reserved_off_most, unrolled_per_alive, unrolled_code_per_block, unrolled_off_most",
-            "all eight or none: what is expected goes by six, and is off by the other two at most", "add the others");
+    const CompiledByXla& xla = chip_.xla;
+    require(root, xla.code_least <= xla.code_most, "xla.code_least above xla.code_most", "less or the same",
+            "mend one of the two");
+    require(root, (xla.off_most > 0) == (xla.unrolled_off_most > 0), "xla.off_most or xla.unrolled_off_most alone",
+            "both or none: the rule says something of either", "add the other one");
     require(root, chip_.memory_bytes_per_second > 0, "no memory.bandwidth", "bytes a second", "add it");
     require(root, !chip_.peak_flops.empty(), "no rate under compute", "at least bf16 or f32", "add one");
     validate_reached(root, "reached", chip_.reached);
@@ -271,15 +274,6 @@ class ChipReader {
     for (const Sizes& slice : rules.valid)
       require(root, slice.size() == rules.host.size(), "slices.valid and slices.host of different dimensions",
               "as many numbers in each", "mend one of them");
-  }
-
-  /// How many of the numbers are there that what XLA reserves is expected by (fit/reserved_bytes).
-  int64_t reserved_terms() const {
-    const std::array known = {chip_.reserved_per_alive > 0,      chip_.alive_blocks > 0,
-                              chip_.code_bytes_base > 0,         chip_.code_bytes_per_block > 0,
-                              chip_.reserved_off_most > 0,       chip_.unrolled_per_alive > 0,
-                              chip_.unrolled_code_per_block > 0, chip_.unrolled_off_most > 0};
-    return std::ranges::count(known, true);
   }
 
   /// Of all lanes, or of one.

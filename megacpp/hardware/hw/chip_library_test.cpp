@@ -199,10 +199,12 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
       {with("15GiB", "{value: 15GiB, date: 2026-01-01}"), ":3", "'date'", "remove"},
       {with("16GiB", "[1]"), ":3", "a list", "memory.nominal:"},
       {with("500e9", "500GB"), ":3", "500GB", "memory.bandwidth: Bytes a second"},
-      {with("500e9", "500e9, gaps_most: 0.9"), ":3", "memory.gaps_most: '0.9'", "set memory.gaps_most: 1"},
-      {with("500e9", "500e9, gaps_most: 2GB"), ":3", "2GB", "memory.gaps_most:"},
-      {with("500e9", "500e9, loops_gaps_most: 0.9"), ":3", "memory.loops_gaps_most: '0.9'",
-       "set memory.loops_gaps_most: 1"},
+      {with("500e9", "500e9, gaps_most: 1.3"), ":3", "'gaps_most' in memory", "write it as xla: {gaps_most: ...}"},
+      {mine + "xla: {gaps_most: 0.9}\n", ":8", "xla.gaps_most: '0.9'", "set xla.gaps_most: 1"},
+      {mine + "xla: {gaps_most: 2GB}\n", ":8", "2GB", "xla.gaps_most:"},
+      {mine + "xla: {loops_gaps_most: 0.9}\n", ":8", "xla.loops_gaps_most: '0.9'", "set xla.loops_gaps_most: 1"},
+      {mine + "xla: {code_least: 2e6, code_most: 1e6}\n", ":1", "xla.code_least above", "mend"},
+      {mine + "xla: {off_most: 0.1}\n", ":1", "xla.off_most or xla.unrolled_off_most alone", "add the other one"},
       {with("500e9", ".inf"), ":3", "'.inf'", "memory.bandwidth:"},
       {with("500e9", "0"), ":3", "'0'", "memory.bandwidth:"},
       {with("512", "{value: 512, source: {a: b}}"), ":3", "source is a group", "colon"},
@@ -228,9 +230,6 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
       {with("shape: nodes", "shape: torus"), ":1", "without slices", "list"},
       {with("kind: gpu", "kind: gpu\nkind: gpu"), ":3", "again", "remove"},
       {mine + "tiles: {lanes: 128}\n", ":1", "not whole", "missing"},
-      {with("500e9", "500e9, reserved_per_alive: 1.2"), ":1", "a part of what memory says of reserved",
-       "add the others"},
-      {with("500e9", "500e9, code_base: 20e6, code_per_block: 23e6"), ":1", "a part of", "add the others"},
       {mine + "reached: {products: 0.7}\n", ":1", "reached.products or reached.traffic alone", "add the other one"},
       {mine + "reached: {products: 1.2, traffic: 0.8}\n", ":8", "reached.products: '1.2'", "reached.products"},
       {mine + "reached: {attention: {96: 0.5}}\n", ":8", "'96' in reached.attention", ""},
@@ -256,58 +255,38 @@ TEST_F(ChipLibraryTest, MalformedFilesAreRefusedWithTheirLine) {
   }
 }
 
-// With five of them blocks in loops would have a rule and unrolled ones zeros for one.
-TEST_F(ChipLibraryTest, NumbersOfReservedBytesAreReadTogether) {
-  const std::vector<std::pair<std::string, std::string>> numbers = {
-      {"reserved_per_alive", "1.1"},      {"alive_blocks", "3"},        {"code_base", "2e6"},
-      {"code_per_block", "30e6"},         {"reserved_off_most", "0.2"}, {"unrolled_per_alive", "1.2"},
-      {"unrolled_code_per_block", "4e7"}, {"unrolled_off_most", "0.4"}};
-  const auto with_numbers = [&](const auto& is_given) {
-    std::string text = kMine, more = "500e9";
-    for (const auto& [key, value] : numbers)
-      if (is_given(key)) more += ", " + key + ": " + value;
-    return text.replace(text.find("500e9"), 5, more);
-  };
-  const auto expect_refused = [&](const std::string& text) {
-    const base::Problem problem = refused(text);
-    EXPECT_NE(problem.wanted.find("all eight or none"), std::string::npos) << text;
-    for (const auto& [key, value] : numbers) EXPECT_NE(problem.got.find(key), std::string::npos) << key << "\n" << text;
-  };
-  for (const auto& [left_out, value] : numbers)
-    expect_refused(with_numbers([&left_out = left_out](const std::string& key) { return key != left_out; }));
-  expect_refused(with_numbers([](const std::string& key) { return !key.starts_with("unrolled_"); }));
-  expect_refused(with_numbers([](const std::string& key) { return key.starts_with("unrolled_"); }));
-
-  const Chip all = find_chip(write("all.yaml", with_numbers([](const std::string&) { return true; })), {});
-  EXPECT_EQ(all.reserved_per_alive, 1.1);
-  EXPECT_EQ(all.alive_blocks, 3);
-  EXPECT_EQ(all.code_bytes_base, 2'000'000);
-  EXPECT_EQ(all.code_bytes_per_block, 30'000'000);
-  EXPECT_EQ(all.reserved_off_most, 0.2);
-  EXPECT_EQ(all.unrolled_per_alive, 1.2);
-  EXPECT_EQ(all.unrolled_code_per_block, 40'000'000);
-  EXPECT_EQ(all.unrolled_off_most, 0.4);
+TEST_F(ChipLibraryTest, WhatXlaReservesHasASectionOfItsOwn) {
+  const Chip all =
+      find_chip(write("all.yaml", kMine + std::string("xla: {code_least: 2e6, code_most: 3e6, gaps_least: 0.8, "
+                                                      "gaps_most: 1.3, loops_gaps_most: 1.6, off_most: 0.2, "
+                                                      "unrolled_off_most: 0.4, compiler: a build}\n")),
+                {});
+  EXPECT_EQ(all.xla.code_least, 2'000'000);
+  EXPECT_EQ(all.xla.code_most, 3'000'000);
+  EXPECT_EQ(all.xla.gaps_least, 0.8);
+  EXPECT_EQ(all.xla.gaps_most, 1.3);
+  EXPECT_EQ(all.xla.loops_gaps_most, 1.6);
+  EXPECT_EQ(all.xla.off_most, 0.2);
+  EXPECT_EQ(all.xla.unrolled_off_most, 0.4);
+  EXPECT_EQ(all.xla.compiler, "a build");
   const Chip none = find_chip(write("none.yaml", kMine), {});
-  EXPECT_EQ(none.reserved_per_alive + none.alive_blocks + none.reserved_off_most, 0);
-  EXPECT_EQ(none.unrolled_per_alive + none.unrolled_off_most, 0);
-  EXPECT_EQ(none.code_bytes_base + none.code_bytes_per_block + none.unrolled_code_per_block, 0);
-  EXPECT_EQ(none.fact("memory.reserved_per_alive"), nullptr) << "nothing stands for what the file does not say";
+  EXPECT_EQ(none.xla.code_most, 0);
+  EXPECT_EQ(none.xla.off_most + none.xla.loops_gaps_most, 0);
+  EXPECT_EQ(none.xla.gaps_least, 1) << "the plan alone is left";
+  EXPECT_EQ(none.xla.gaps_most, 1);
+  EXPECT_EQ(none.fact("xla.gaps_most"), nullptr) << "nothing stands for what the file does not say";
 }
 
 TEST_F(ChipLibraryTest, AFileHasTheRuleOfTheChipItExtendsWithItsOwnNumbers) {
-  write("ours.yaml", "extends: v6e\nmemory: {unrolled_per_alive: 1.2}\n");
+  write("ours.yaml", "extends: v6e\nxla: {unrolled_off_most: 0.5}\n");
   const Chip ours = find_chip("ours", places()), v6e = find_chip("v6e", {});
-  EXPECT_EQ(ours.unrolled_per_alive, 1.2);
-  EXPECT_EQ(ours.unrolled_code_per_block, v6e.unrolled_code_per_block);
-  EXPECT_EQ(ours.unrolled_off_most, v6e.unrolled_off_most);
-  EXPECT_EQ(ours.reserved_per_alive, v6e.reserved_per_alive);
-  const Fact* const changed = ours.fact("memory.unrolled_per_alive");
-  const Fact* const inherited = ours.fact("memory.unrolled_off_most");
+  EXPECT_EQ(ours.xla.unrolled_off_most, 0.5);
+  EXPECT_EQ(ours.xla.off_most, v6e.xla.off_most);
+  const Fact* const changed = ours.fact("xla.unrolled_off_most");
+  const Fact* const inherited = ours.fact("xla.off_most");
   ASSERT_TRUE(changed != nullptr && inherited != nullptr);
   EXPECT_TRUE(changed->source.ends_with("ours.yaml")) << changed->source;
-  EXPECT_EQ(inherited->source, v6e.fact("memory.unrolled_off_most")->source);
-  EXPECT_NE(refused("extends: v5e\nmemory: {unrolled_per_alive: 1.2}\n").got.find("a part of"), std::string::npos)
-      << "that one has no rule to change";
+  EXPECT_EQ(inherited->source, v6e.fact("xla.off_most")->source);
 }
 
 TEST_F(ChipLibraryTest, WholeNumbersMayHaveAnExponentAndBytesAUnit) {

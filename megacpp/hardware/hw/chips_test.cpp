@@ -77,7 +77,7 @@ TEST(ChipsTest, EachIsComplete) {
     }
     EXPECT_TRUE(reaches_all) << chip.name;
     EXPECT_EQ(chip.tiling.exists(), chip.kind == ChipKind::tpu) << chip.name;
-    EXPECT_EQ(chip.code_bytes_most > 0, chip.kind == ChipKind::tpu) << chip.name;
+    EXPECT_EQ(chip.xla.code_most > 0, chip.kind == ChipKind::tpu) << chip.name;
     const int64_t neighbours = 2 * static_cast<int64_t>(chip.slices.host.size());
     EXPECT_EQ(chip.fastest_link()->ports, chip.slices.shape == SliceShape::torus ? neighbours : 1) << chip.name;
   }
@@ -141,10 +141,10 @@ TEST(ChipsTest, ALaneWithKernelsOfItsOwnHasItsOwnRates) {
 TEST(ChipsTest, OfGpusTheGapsOfStepsInLoopsAreKeptApart) {
   for (const Chip& chip : chips()) {
     const bool is_gpu = chip.kind == ChipKind::gpu;
-    EXPECT_EQ(chip.loops_gaps_most > 0, is_gpu) << chip.name;
-    EXPECT_EQ(chip.loops_gaps_most > chip.gaps_most, is_gpu) << chip.name;
+    EXPECT_EQ(chip.xla.loops_gaps_most > 0, is_gpu) << chip.name;
+    EXPECT_EQ(chip.xla.loops_gaps_most > chip.xla.gaps_most, is_gpu) << chip.name;
     if (is_gpu) {
-      EXPECT_LT(chip.gaps_least, 1) << chip.name;
+      EXPECT_LT(chip.xla.gaps_least, 1) << chip.name;
     }
   }
 }
@@ -152,20 +152,19 @@ TEST(ChipsTest, OfGpusTheGapsOfStepsInLoopsAreKeptApart) {
 TEST(ChipsTest, TheLimitOfV6eIsTheCompilers) {
   const Chip v6e = find_chip("v6e", ChipPlaces{});
   for (const char* name : {"v5e", "v5p", "tpu7x"})
-    EXPECT_EQ(find_chip(name, ChipPlaces{}).code_bytes_most, v6e.code_bytes_most)
-        << name << " is taken to need as much";
+    EXPECT_EQ(find_chip(name, ChipPlaces{}).xla.code_most, v6e.xla.code_most) << name << " is taken to need as much";
   EXPECT_EQ(v6e.usable_bytes, 33'546'039'296);
   EXPECT_EQ(v6e.link("ici")->port_bytes_per_second(), 100e9);
 }
 
 TEST(ChipsTest, TheCompilerOfV6eIsTheOneThatCompiledTheRecordedRows) {
   const Chip v6e = find_chip("v6e", ChipPlaces{});
-  ASSERT_FALSE(v6e.compiler.empty());
+  ASSERT_FALSE(v6e.xla.compiler.empty());
   const std::string record =
       base::read_file(std::filesystem::path(MEGACPP_SOURCE_DIR) / "bench/results/2026-11-18-v6e.json");
-  EXPECT_NE(record.find(v6e.compiler + "\""), std::string::npos) << v6e.compiler;
+  EXPECT_NE(record.find(v6e.xla.compiler + "\""), std::string::npos) << v6e.xla.compiler;
   for (const char* name : {"v5e", "v5p", "tpu7x", "h200"})
-    EXPECT_TRUE(find_chip(name, ChipPlaces{}).compiler.empty()) << name << ": nobody asked one";
+    EXPECT_TRUE(find_chip(name, ChipPlaces{}).xla.compiler.empty()) << name << ": nobody asked one";
 }
 
 }  // namespace

@@ -52,6 +52,8 @@ const Backend& backend_on(hw::ChipKind kind, std::string_view wanted, const std:
   return *first;
 }
 
+const Backend& backend_here(std::string_view wanted) { return backend_on(hw::ChipKind::host, wanted); }
+
 const Backend& backend_that_runs(const recipe::Recipe& recipe) {
   const Backend& backend = backend_named(recipe.backend);
   recipe::require_supported(backend.cannot_run, backend.name, recipe);

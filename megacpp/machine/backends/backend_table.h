@@ -20,6 +20,9 @@ const Backend& backend_named(std::string_view name);
 const Backend& backend_on(hw::ChipKind kind, std::string_view wanted,
                           const std::vector<Backend>& backends = all_backends());
 
+/// The same of virtual chips of this machine.
+const Backend& backend_here(std::string_view wanted);
+
 /// The one that the recipe names; E1505 with what to set instead for what it cannot run.
 const Backend& backend_that_runs(const recipe::Recipe& recipe);
 

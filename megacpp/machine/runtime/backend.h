@@ -16,6 +16,9 @@
 #include "megacpp/core/base/decision.h"
 #include "megacpp/core/base/json.h"
 #include "megacpp/core/ir/mesh.h"
+#include "megacpp/hardware/fit/hardware_target.h"
+#include "megacpp/hardware/fit/lane.h"
+#include "megacpp/hardware/fit/reservation.h"
 #include "megacpp/hardware/hw/slice.h"
 #include "megacpp/machine/collectives/transport.h"
 #include "megacpp/machine/runtime/executable.h"
@@ -23,6 +26,7 @@
 #include "megacpp/program/compile/compile.h"
 #include "megacpp/program/recipe/ignored_keys.h"
 #include "megacpp/program/recipe/modes.h"
+#include "megacpp/program/recipe/recipe.h"
 #include "megacpp/program/recipe/run_request.h"
 #include "megacpp/program/recipe/unsupported.h"
 #include "megacpp/program/schedule/target.h"
@@ -109,6 +113,23 @@ struct Backend {
   /// fit; E1505 where this build cannot run it.
   std::function<std::unique_ptr<Executable>(const recipe::RunRequest&, const compile::Compiled&, const LoadOptions&)>
       load;
+
+  // ---- Planning for chips that may be elsewhere
+  /// The bytes that a step takes of a chip, with the terms they are made of; empty: what is planned, to the byte.
+  fit::Reserve reserve = {};
+  /// The part of a chip's usable memory that programs are served from, where so many processes use the chip; empty:
+  /// all.
+  std::function<double(const hw::Chip&, int64_t sharers)> pool_share = {};
+  /// The recipe with what it leaves to such a chip, as a run there has it; empty: it leaves nothing.
+  std::function<recipe::Recipe(const hw::Chip&, recipe::Recipe)> settled_on = {};
+  /// What its compiler is given for such chips; empty: kernels of ours run there.
+  std::function<std::optional<fit::XlaForms>(const recipe::RunRequest&, const hw::Slice&)> xla_forms = {};
+  /// Whether blocks are in loops on such a chip, where lanes differ by it; empty: they do not.
+  std::function<fit::LaneLoops(const recipe::RunRequest&, const hw::Chip&)> loops_on = {};
+  /// Whether a plan may unroll the blocks of a recipe that leaves it open, since `reserve` knows what either takes.
+  std::function<bool(const recipe::Recipe&, const hw::Chip&)> plan_may_unroll = {};
+  /// Whether it compiles for such a chip where none is; empty: it does not.
+  std::function<bool(const hw::Chip&)> compiles_ahead = {};
 
   // ---- Probes: nothing is loaded or run
   /// Whether it can run here, in this build and with the plugin that the recipe names.

@@ -17,6 +17,8 @@
 #include "megacpp/machine/plugins/plugin_places.h"
 #include "megacpp/machine/runtime/device_hardware.h"
 #include "megacpp/machine/runtime/processor.h"
+#include "megacpp/machine/xla/reserve.h"
+#include "megacpp/machine/xla/tpu_rule.h"
 #include "megacpp/program/recipe/block_loops.h"
 #include "megacpp/program/recipe/chip_settings.h"
 #ifdef MEGACPP_HAS_PJRT
@@ -113,6 +115,29 @@ base::Decision usable(const recipe::RunRequest&) {
 }
 
 #endif
+
+std::optional<fit::XlaForms> xla_forms(const recipe::RunRequest& request, const hw::Slice& slice) {
+  const bool is_gpu = slice.chip.kind == hw::ChipKind::gpu;
+  const bool wants_call = is_gpu && request.xla.attention == recipe::XlaAttention::fused;
+  // Of several GPUs nothing was measured, and where weights are gathered again a barrier is between. What TPUs need
+  // goes by rules of its own.
+  return fit::XlaForms{.has_calls = wants_call && is_program_of_one_chip(request, slice.devices()),
+                       .has_loops = request.xla.placement == recipe::XlaPlacement::megacpp,
+                       .fuses_across_passes = is_gpu && !request.has_block_loops && slice.devices() == 1};
+}
+
+// On GPUs and TPUs a step in loops and an unrolled one reserve and take so different amounts that neither says anything
+// of the other. On TPUs loops are what every recipe gets unless it or a plan says otherwise: their lane names none.
+fit::LaneLoops loops_on(const recipe::RunRequest& request, const hw::Chip& chip) {
+  if (chip.kind == hw::ChipKind::host) return fit::LaneLoops::any;
+  if (chip.kind == hw::ChipKind::gpu) return request.has_block_loops ? fit::LaneLoops::on : fit::LaneLoops::off;
+  return request.has_block_loops || !request.has_repeated_blocks ? fit::LaneLoops::any : fit::LaneLoops::off;
+}
+
+bool plan_may_unroll(const recipe::Recipe& recipe, const hw::Chip& chip) {
+  return chip.kind == hw::ChipKind::tpu && recipe.xla.loops == recipe::XlaLoops::automatic &&
+         recipe::has_repeated_blocks(recipe.model) && xla::has_tpu_rule(recipe, chip);
+}
 
 std::optional<recipe::Unsupported> cannot_run(const recipe::Recipe& recipe) {
   const recipe::Layout& layout = recipe.layout;
@@ -241,6 +266,13 @@ Backend xla_backend() {
           .target = target,
           .estimates_with = "cpu",
           .load = load,
+          .reserve = xla::reserve,
+          .pool_share = xla::pool_share,
+          .settled_on = xla::settled_on,
+          .xla_forms = xla_forms,
+          .loops_on = loops_on,
+          .plan_may_unroll = plan_may_unroll,
+          .compiles_ahead = [](const hw::Chip& chip) { return chip.kind == hw::ChipKind::tpu; },
           .usable = usable,
           .require_devices = require_devices,
           .threads = [](const recipe::RunRequest&) { return available_threads(); },  // a plugin takes all there are

@@ -20,7 +20,7 @@ catalog::Build program_of(const recipe::Recipe& recipe) {
 catalog::Build build_of(const recipe::Recipe& recipe, const hw::Slice& slice) {
   catalog::Build build = program_of(recipe);
   // Devices of a plugin that nothing is known of stand for this machine under a name of their own.
-  const bool is_this_machine = slice.chip.kind == hw::ChipKind::host && slice.chip.name == "host";
+  const bool is_this_machine = slice.chip.is_virtual() && slice.chip.name == "host";
   if (!is_this_machine) return build;
   const int threads = runtime::backend_named(recipe.backend).threads(recipe::run_request(recipe));
   build.threads = runtime::threads_per_chip(threads, slice.chip.slices.host[0]);

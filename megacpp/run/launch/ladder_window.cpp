@@ -4,7 +4,7 @@
 namespace megacpp::launch {
 
 HostMemory host_memory_of(const hw::Chip& chip) {
-  return chip.kind == hw::ChipKind::host ? HostMemory::shared : HostMemory::apart;
+  return chip.shares_machine_memory() ? HostMemory::shared : HostMemory::apart;
 }
 
 void LadderWindow::end_step(int64_t compiles) {

@@ -17,7 +17,7 @@ catalog::Outcome predicted_outcome(const fit::Estimate& estimate, size_t rung) {
           .rung = static_cast<int64_t>(rung),
           .chip = worst.place,
           .predicted_bytes = worst.needed(),
-          .limit_bytes = worst.limit,
+          .limit_bytes = worst.limit.bytes,
           .predicted_seconds = seconds > 0 ? std::optional(seconds) : std::nullopt};
 }
 

@@ -31,7 +31,7 @@ class RememberMeasuredTest : public testing::Test {
 
   /// A setting: less than a chip needs with the blocks of such a recipe in loops.
   std::string limit_below_loops(const std::vector<std::string>& settings) const {
-    return "hardware.limit=" + std::to_string(planned(settings).fit.worst().least_needed() - 1);
+    return "hardware.limit=" + std::to_string(planned(settings).fit.worst().reservation.least - 1);
   }
 
   /// As if a run of it took five times what was planned.

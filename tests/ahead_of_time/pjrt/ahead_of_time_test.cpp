@@ -93,7 +93,7 @@ TEST_F(AheadOfTimeTest, WhatDoesNotFitEndsInItsClassAfterTheReport) {
 }
 
 /// What v6e's own rules were measured with, as it calls itself.
-std::string measured_build() { return hw::find_chip("v6e", {}).compiler; }
+std::string measured_build() { return hw::find_chip("v6e", {}).xla.compiler; }
 
 // The report stands either way; plans go by rules that may be another compiler's.
 TEST_F(AheadOfTimeTest, ACompilerThatTheRulesAreNotOfIsNamed) {

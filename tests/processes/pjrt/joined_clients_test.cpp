@@ -112,7 +112,7 @@ TEST(ProcessPartTest, OneProcessAsksForNothingElse) {
   EXPECT_EQ(request_for(part, PluginKind::cpu).options, (std::vector<NamedValue>{{"cpu_device_count", int64_t{2}}}));
 }
 
-// What plans count on too (hw::xla_pool_share); of a GPU that several processes use, each has its part.
+// What plans count on too (runtime::xla::pool_share); of a GPU that several processes use, each has its part.
 TEST(ProcessPartTest, OnGpusThePoolIsAskedFor) {
   ProcessPart part{.chips = {{0}}};
   EXPECT_EQ(request_for(part, PluginKind::cuda).options, (std::vector<NamedValue>{{"memory_fraction", 0.9F}}));

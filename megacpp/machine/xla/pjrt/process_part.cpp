@@ -10,6 +10,7 @@
 #include "megacpp/hardware/hw/chip.h"
 #include "megacpp/machine/cuda/gpu.h"
 #include "megacpp/machine/runtime/fault_injection.h"
+#include "megacpp/machine/xla/reserve.h"
 
 namespace megacpp::runtime::pjrt {
 namespace {
@@ -92,7 +93,7 @@ ClientRequest request_for(const ProcessPart& part, PluginKind kind) {
   // Only the CPU plugin makes as many devices as it is asked for, and refuses nothing else by this name.
   if (kind == PluginKind::cpu) request.options.push_back({"cpu_device_count", request.devices});
   if (kind == PluginKind::cuda)
-    request.options.push_back({"memory_fraction", static_cast<float>(hw::xla_pool_share(part.gpus.sharers))});
+    request.options.push_back({"memory_fraction", static_cast<float>(xla::gpu_pool_share(part.gpus.sharers))});
   if (!part.store || plugins::info_of(kind).over_processes != OverProcesses::by_options) return request;
   request.options.push_back({"node_id", part.process});
   request.options.push_back({"num_nodes", static_cast<int64_t>(part.chips.size())});

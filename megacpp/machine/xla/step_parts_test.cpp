@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/hardware/fit/step_parts.h"
+#include "megacpp/machine/xla/step_parts.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "megacpp/program/recipe/parse.h"
 #include "tests/support/assumptions.h"
 
-namespace megacpp::fit {
+namespace megacpp::runtime::xla {
 namespace {
 
 using ByLetter = std::map<char, int64_t>;
@@ -36,11 +36,11 @@ StepParts parts_with(const std::vector<std::string>& more = {}, const char* hard
                                        "train.recompute.E=none"};
   settings.insert(settings.end(), more.begin(), more.end());
   const recipe::Recipe recipe = recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-tiny.yaml", settings);
-  const Assumptions assumptions = testing_support::test_assumptions(hardware);
-  const schedule::Target target = target_on(assumptions);
+  const fit::Assumptions assumptions = testing_support::test_assumptions(hardware);
+  const schedule::Target target = fit::target_on(assumptions);
   const plan::PlannedRecipe planned(recipe);
-  return step_parts(planned, compile::compile_training(planned.plan(), target), target,
-                    hw::device_of(assumptions.slice.chip));
+  const compile::Compiled compiled = compile::compile_training(planned.plan(), target);
+  return step_parts({planned, compiled, target}, hw::device_of(assumptions.slice.chip)).value();
 }
 
 constexpr int64_t f32_bytes(int64_t elements) { return 4 * elements; }
@@ -60,21 +60,37 @@ constexpr int64_t kWholeOutside = f32_bytes(2 * kTableElements + kStreamWidth);
 
 int64_t causal_scores(int64_t heads) { return heads * kSequenceLength * (kSequenceLength + 1) / 2; }
 
-TEST(StepPartsTest, WeightsOfBlocksAreCountedByLetterAsStored) {
-  const ByLetter whole = whole_block_weights(kBlocksOfALetter, kStreamWidth);
-  for (const char* zero : {"layout.zero=0", "layout.zero=1", "layout.zero=2"})
-    EXPECT_EQ(parts_with({zero}).block_weights, whole) << zero;
-  const StepParts sharded = parts_with();
-  EXPECT_EQ(sharded.block_weights, (ByLetter{{'A', whole.at('A') / kDataChips}, {'E', whole.at('E') / kDataChips}}));
-  EXPECT_EQ(sharded.stored_block_weights(), (whole.at('A') + whole.at('E')) / kDataChips);
+int64_t all_block_weights(int64_t blocks_of_a_letter, int64_t hidden) {
+  const ByLetter whole = whole_block_weights(blocks_of_a_letter, hidden);
+  return whole.at('A') + whole.at('E');
 }
 
-TEST(StepPartsTest, ALetterOfTheRecipesOwnIsNotItsFamilys) {
-  const StepParts parts = parts_with({"model.pattern=ADE", "model.depth=3", "layout.zero=0", "model.letters.D.family=E",
-                                      "model.letters.D.feed_forward.intermediate=512"});
-  ByLetter expected = whole_block_weights(1, kStreamWidth);
-  expected['D'] = f32_bytes(kStreamWidth + 3 * kStreamWidth * 512);
-  EXPECT_EQ(parts.block_weights, expected);
+TEST(StepPartsTest, WeightsOfBlocksAreCountedAsStored) {
+  const int64_t whole = all_block_weights(kBlocksOfALetter, kStreamWidth);
+  for (const char* zero : {"layout.zero=0", "layout.zero=1", "layout.zero=2"})
+    EXPECT_EQ(parts_with({zero}).block_weights, whole) << zero;
+  EXPECT_EQ(parts_with().block_weights, whole / kDataChips);
+}
+
+TEST(StepPartsTest, BlocksThatRecomputeNothingKeepWeightsThatAreNotGathered) {
+  const ByLetter whole = whole_block_weights(kBlocksOfALetter, kStreamWidth);
+  EXPECT_EQ(parts_with({"layout.zero=1"}).kept_weights, (whole.at('A') + whole.at('E')) / 2);
+  EXPECT_EQ(parts_with({"layout.zero=1", "train.recompute.E=full"}).kept_weights, whole.at('A') / 2);
+  EXPECT_EQ(parts_with().kept_weights, 0);
+}
+
+// Copies of weights are no values that blocks keep.
+TEST(StepPartsTest, WhatBlocksKeepIsWithoutWeightsAndLessWhereFusionsMakeItAgain) {
+  const StepParts looped = parts_with(), unrolled = parts_with({"xla.loops=off"});
+  EXPECT_EQ(parts_with({"layout.zero=1"}).kept, looped.kept);
+  EXPECT_EQ(looped.kept_of_block, looped.kept / (2 * kBlocksOfALetter));
+  EXPECT_EQ(unrolled.kept, parts_with({"train.recompute.E=selective"}).kept) << "elementwise work of feed-forwards";
+  EXPECT_LT(unrolled.kept, looped.kept);
+  const StepParts full = parts_with({"train.recompute.A=full", "train.recompute.E=full"});
+  EXPECT_LT(full.kept, looped.kept / 2);
+  EXPECT_EQ(full.kept_of_block, looped.kept_of_block) << "as if nothing were recomputed";
+  EXPECT_EQ(parts_with({"xla.loops=off", "train.batch=8"}).kept, parts_with({"train.batch=8"}).kept)
+      << "two sequences a chip, weights gathered twice";
 }
 
 TEST(StepPartsTest, OutsideBlocksAreTableHeadAndLastNorm) {
@@ -83,18 +99,6 @@ TEST(StepPartsTest, OutsideBlocksAreTableHeadAndLastNorm) {
   EXPECT_EQ(parts_with().outside_weights, kWholeOutside / kDataChips);
   EXPECT_EQ(parts_with({"layout.zero=0", "model.tie_embeddings=true"}).outside_weights,
             f32_bytes(kTableElements + kStreamWidth));
-}
-
-// The weight and AdamW's two moments.
-TEST(StepPartsTest, StateOutsideBlocksIsShardedAsZeroSays) {
-  const std::map<std::string, int64_t> expected = {{"0", 3 * kWholeOutside},
-                                                   {"1", kWholeOutside + 2 * kWholeOutside / kDataChips},
-                                                   {"2", kWholeOutside + 2 * kWholeOutside / kDataChips},
-                                                   {"3", 3 * kWholeOutside / kDataChips}};
-  for (const auto& [zero, state] : expected) {
-    const StepParts parts = parts_with({"layout.zero=" + zero});
-    EXPECT_EQ(parts.outside_state, state) << zero;
-  }
 }
 
 TEST(StepPartsTest, LogitsAreOfAllSequencesAndTheHeadsWeightIsGathered) {
@@ -114,16 +118,14 @@ TEST(StepPartsTest, LogitsAreOfAllSequencesAndTheHeadsWeightIsGathered) {
 TEST(StepPartsTest, ScoresAreOfOneAttentionAndAllSequencesOfTheChip) {
   const StepParts one = parts_with(), two = parts_with({"train.batch=8"});
   EXPECT_EQ(one.scores, causal_scores(kQueryHeads));
-  EXPECT_EQ(one.scores_letter, 'A');
   EXPECT_EQ(two.scores, 2 * causal_scores(kQueryHeads));
-  EXPECT_EQ(two.scores_with_masked, 2 * one.scores_with_masked);
+  EXPECT_EQ(two.block_scores, 2 * one.block_scores);
+  EXPECT_EQ(one.scores_at_once, one.block_scores) << "blocks of queries come one after the other";
   constexpr int64_t kBlock = kSequenceLength / 4;  // of queries
-  EXPECT_EQ(one.scores_with_masked, kQueryHeads * (1 + 2 + 3 + 4) * kBlock * kBlock) << "on the diagonal all of them";
-  const StepParts window = parts_with({"model.attention.window=128"});
-  EXPECT_GT(window.scores_with_masked, 3 * window.scores) << "both edges of a window are in every block";
+  const StepParts again = parts_with({"train.recompute.A=full"});
+  EXPECT_EQ(again.scores_at_once, kQueryHeads * (1 + 2 + 3 + 4) * kBlock * kBlock) << "its second forward pass's";
   const StepParts none = parts_with({"model.pattern=E"});
   EXPECT_EQ(none.scores, 0) << "what a gate computes is no score";
-  EXPECT_EQ(none.scores_letter, 0);
 }
 
 TEST(StepPartsTest, ScoresAreOfTheLetterThatHasTheMost) {
@@ -132,9 +134,7 @@ TEST(StepPartsTest, ScoresAreOfTheLetterThatHasTheMost) {
         {"model.pattern=AGE", "model.depth=3", "model.letters.G.family=A", "model.letters.G.attention.heads=" + heads});
   };
   const StepParts fewer = beside_a("2"), more = beside_a("8");
-  EXPECT_EQ(fewer.scores_letter, 'A');
   EXPECT_EQ(fewer.scores, causal_scores(kQueryHeads));
-  EXPECT_EQ(more.scores_letter, 'G');
   EXPECT_EQ(more.scores, causal_scores(8));
 }
 
@@ -149,10 +149,10 @@ TEST(StepPartsTest, WhatIsGatheredDependsOnTheLevelOfZero) {
     const StepParts parts = parts_with({zero});
     EXPECT_EQ(parts.gathers_weights, c.gathers_weights) << c.zero;
     EXPECT_EQ(parts.gathers_updates, c.gathers_updates) << c.zero;
-    EXPECT_EQ(parts.gradient_chips, kDataChips) << c.zero;
+    EXPECT_TRUE(parts.reduces_gradients) << c.zero;
     const StepParts alone = parts_with({zero, "layout.data_parallel=1"});
     EXPECT_FALSE(alone.gathers_weights || alone.gathers_updates) << c.zero << ": one chip has all";
-    EXPECT_EQ(alone.gradient_chips, 1) << c.zero;
+    EXPECT_FALSE(alone.reduces_gradients) << c.zero;
   }
 }
 
@@ -172,40 +172,12 @@ TEST(StepPartsTest, GradientsOfAnUpdateAreWholeWhereTheirReductionWaits) {
 TEST(StepPartsTest, WeightsAreCopiedWhereTheirPartsFillTiles) {
   const auto copied = [](const char* hidden) {
     const StepParts parts = parts_with({"layout.zero=1", std::string("model.hidden=") + hidden});
-    return static_cast<double>(parts.copied_weights) /
-           static_cast<double>(parts.stored_block_weights() + parts.outside_weights);
+    return static_cast<double>(parts.copied_weights) / static_cast<double>(parts.block_weights + parts.outside_weights);
   };
   EXPECT_EQ(copied("512"), 1);
   EXPECT_LT(copied("400"), 0.6);
   const StepParts sharded = parts_with();
-  EXPECT_EQ(sharded.copied_weights, sharded.stored_block_weights() + sharded.outside_weights);
-}
-
-TEST(StepPartsTest, SumsOfTableAndHeadAreScatteredBehindMicroStepsWithWholeWeights) {
-  const int64_t elsewhere = f32_bytes(2 * kTableElements) * (kDataChips - 1) / kDataChips;
-  struct Case {
-    const char *zero, *micro_steps;
-    int64_t unscattered;
-    bool sums_whole_head;
-  };
-  const std::vector<Case> cases = {
-      {"1", "2", 0, true}, {"2", "1", 0, false}, {"2", "2", elsewhere, true}, {"3", "2", 0, false}};
-  for (const Case& c : cases) {
-    const StepParts parts = parts_with(
-        {std::string("layout.zero=") + c.zero, "train.batch=8", std::string("train.micro_steps=") + c.micro_steps});
-    EXPECT_EQ(parts.unscattered_sums, c.unscattered) << c.zero << " " << c.micro_steps;
-    EXPECT_EQ(parts.sums_whole_head, c.sums_whole_head) << c.zero << " " << c.micro_steps;
-  }
-}
-
-TEST(StepPartsTest, SumsOverASquareSliceOrSeveralAxesAreScatteredAsTheyAreAddedUp) {
-  const StepParts square =
-      parts_with({"layout.zero=2", "layout.data_parallel=16", "train.batch=32", "train.micro_steps=2"}, "v6e:4x4");
-  EXPECT_EQ(square.unscattered_sums, 0) << "in two stages";
-  EXPECT_FALSE(square.sums_whole_head);
-  const StepParts two_axes = parts_with(
-      {"layout.zero=2", "layout.data_parallel=2", "layout.context_parallel=2", "train.batch=4", "train.micro_steps=2"});
-  EXPECT_EQ(two_axes.unscattered_sums, 0);
+  EXPECT_EQ(sharded.copied_weights, sharded.block_weights + sharded.outside_weights);
 }
 
 // Chips of data and expert parallelism have sequences of their own, those of context parallelism parts of one.
@@ -214,11 +186,9 @@ TEST(StepPartsTest, SequencesAreThoseOfOneChipInAMicroStep) {
   EXPECT_EQ(parts_with({"train.batch=8", "train.micro_steps=2"}).sequences, 2);
   const StepParts split = parts_with({"layout.data_parallel=2", "layout.context_parallel=2"});
   EXPECT_EQ(split.sequences, 2);
-  EXPECT_EQ(split.gradient_chips, 4);
   const StepParts experts = parts_with({"layout.data_parallel=2", "layout.expert_parallel=2",
                                         "model.feed_forward.experts=4", "model.feed_forward.top_k=2"});
   EXPECT_EQ(experts.sequences, 1);
-  EXPECT_EQ(experts.gradient_chips, 4);
 }
 
 // Products have norms whole and half of every matrix and table; a chip stores half of that again.
@@ -228,9 +198,8 @@ TEST(StepPartsTest, WithTensorParallelismZero3GathersWhatProductsHave) {
   const int64_t matrices = kBlocksOfALetter * (attention_matrices(kStreamWidth) + feed_forward_matrices(kStreamWidth));
   const int64_t computed = f32_bytes(norms + (matrices + 2 * kTableElements) / 2);
   EXPECT_EQ(parts.computed_weights, computed);
-  EXPECT_EQ(parts.stored_block_weights() + parts.outside_weights, computed / 2);
+  EXPECT_EQ(parts.block_weights + parts.outside_weights, computed / 2);
   EXPECT_TRUE(parts.gathers_weights);
-  EXPECT_EQ(parts.gradient_chips, 2);
   EXPECT_EQ(parts.sequences, 2);
   EXPECT_EQ(parts.logits, 2 * 2 * kSequenceLength * kVocabulary / 2) << "of half of the vocabulary";
   EXPECT_EQ(parts.head_weight, f32_bytes(kTableElements / 2));
@@ -249,9 +218,8 @@ TEST(StepPartsTest, WhereAnUpdateHasThePeakWeightsAndLogitsAreTheMicroSteps) {
   const int64_t hidden = 128, length = 16;
   const StepParts parts = parts_with({"model.hidden=128", "model.depth=8", "layout.zero=1", "train.micro_steps=2",
                                       "train.sequence=16", "train.recompute.A=full", "train.recompute.E=full"});
-  EXPECT_EQ(parts.block_weights, whole_block_weights(4, hidden));
+  EXPECT_EQ(parts.block_weights, all_block_weights(4, hidden));
   EXPECT_EQ(parts.outside_weights, f32_bytes(2 * kVocabulary * hidden + hidden));
-  EXPECT_GT(parts.outside_state, parts.outside_weights) << "moments too, of which the micro-step has none";
   EXPECT_EQ(parts.logits, 2 * length * kVocabulary);
   EXPECT_EQ(parts.scores, kQueryHeads * length * (length + 1) / 2);
   EXPECT_GE(parts.gradients, parts.all_gradients) << "sums of earlier micro-steps";
@@ -260,4 +228,4 @@ TEST(StepPartsTest, WhereAnUpdateHasThePeakWeightsAndLogitsAreTheMicroSteps) {
 TEST(StepPartsTest, Bf16TakesHalf) { EXPECT_EQ(in_bf16(f32_bytes(100)), 200); }
 
 }  // namespace
-}  // namespace megacpp::fit
+}  // namespace megacpp::runtime::xla

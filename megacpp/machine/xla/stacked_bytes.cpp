@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/hardware/fit/stacked_bytes.h"
+#include "megacpp/machine/xla/stacked_bytes.h"
 
 #include <cmath>
 #include <cstddef>
@@ -14,7 +14,7 @@
 #include "megacpp/program/recipe/block_loops.h"
 #include "megacpp/program/recipe/pattern.h"
 
-namespace megacpp::fit {
+namespace megacpp::runtime::xla {
 namespace {
 
 /// The blocks that repeat, once; all where none do.
@@ -65,4 +65,4 @@ int64_t stacked_bytes(const recipe::Recipe& recipe, const schedule::Target& targ
   return std::llround(iterations * static_cast<double>(bytes));
 }
 
-}  // namespace megacpp::fit
+}  // namespace megacpp::runtime::xla

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "megacpp/hardware/fit/stacked_bytes.h"
+#include "megacpp/machine/xla/stacked_bytes.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "megacpp/program/recipe/parse.h"
 #include "tests/support/assumptions.h"
 
-namespace megacpp::fit {
+namespace megacpp::runtime::xla {
 namespace {
 
 constexpr int64_t kBlocks = 4, kTokens = 64, kBf16 = 2, kF32 = 4;
@@ -33,7 +33,7 @@ recipe::Recipe feed_forward(const std::vector<std::string>& more = {}) {
 }
 
 int64_t stacked(const recipe::Recipe& recipe) {
-  return stacked_bytes(recipe, target_on(testing_support::test_assumptions("v6e:2x2")));
+  return stacked_bytes(recipe, fit::target_on(testing_support::test_assumptions("v6e:2x2")));
 }
 
 int64_t intermediate(const recipe::Recipe& recipe) { return recipe.model.config<blocks::FeedForward>().intermediate; }
@@ -64,4 +64,4 @@ TEST(StackedBytesTest, EveryBlockLeavesAsMuch) {
 }
 
 }  // namespace
-}  // namespace megacpp::fit
+}  // namespace megacpp::runtime::xla

@@ -9,9 +9,9 @@
 #include "megacpp/program/recipe/recipe.h"
 #include "megacpp/program/schedule/target.h"
 
-namespace megacpp::fit {
+namespace megacpp::runtime::xla {
 
 /// Of a chip and all blocks, weights that they keep included, without padding: stacks are laid out without.
 int64_t stacked_bytes(const recipe::Recipe& recipe, const schedule::Target& target);
 
-}  // namespace megacpp::fit
+}  // namespace megacpp::runtime::xla
