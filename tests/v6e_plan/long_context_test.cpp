@@ -9,6 +9,7 @@
 
 #include "megacpp/hardware/fit/estimate.h"
 #include "megacpp/machine/cpu/cpu_backend.h"
+#include "megacpp/machine/xla/reserve.h"
 #include "megacpp/program/ops/op_def.h"
 #include "megacpp/program/recipe/parse.h"
 
@@ -29,7 +30,10 @@ Estimate estimate_of_row(const LongRow& row) {
   settings.insert(settings.end(), {"train.batch=1", "train.micro_steps=1", "layout.tensor_parallel=4"});
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR) + "/recipes/nam52-1b.yaml", std::move(settings));
-  return make_estimate(recipe, {.slice = hw::parse_target(row.slice), .kernels = runtime::cpu::cpu_target(1)});
+  return make_estimate(recipe, {.slice = hw::parse_target(row.slice),
+                                .kernels = runtime::cpu::cpu_target(1),
+                                .xla_forms = XlaForms{},
+                                .reserve = runtime::xla::reserve});
 }
 
 class LongContextPlanTest : public testing::TestWithParam<LongRow> {};

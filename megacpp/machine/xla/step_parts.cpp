@@ -47,8 +47,9 @@ memory::MemoryPlan micro_step_memory(const compile::StagePrograms& chip, const s
 
 void add_weights(const recipe::Recipe& recipe, const memory::MemoryPlan& step, StepParts& parts) {
   for (const memory::Item& item : step.items) {
-    if (item.role != ir::Role::weight) continue;
-    (item.letter.empty() ? parts.outside_weights : parts.block_weights) += item.bytes;
+    const bool is_weight = item.role == ir::Role::weight, is_outside = item.letter.empty();
+    if (is_weight) (is_outside ? parts.outside_weights : parts.block_weights) += item.bytes;
+    if (is_outside && (is_weight || item.role == ir::Role::optimizer)) parts.outside_state += item.bytes;
   }
   parts.kept_weights = parts.gathers_weights ? 0 : kept_weight_bytes(recipe, step);
 }
@@ -176,11 +177,11 @@ StepParts parts_of_whole(const fit::StepProgram& step, const hw::Chip& device) {
   return parts;
 }
 
-constexpr std::array kNumbers = {&StepParts::block_weights,  &StepParts::outside_weights, &StepParts::computed_weights,
-                                 &StepParts::copied_weights, &StepParts::kept_weights,    &StepParts::kept,
-                                 &StepParts::kept_of_block,  &StepParts::gradients,       &StepParts::all_gradients,
-                                 &StepParts::logits,         &StepParts::head_weight,     &StepParts::scores,
-                                 &StepParts::block_scores,   &StepParts::scores_at_once,  &StepParts::loop_temporaries};
+constexpr std::array kNumbers = {
+    &StepParts::block_weights,  &StepParts::outside_weights, &StepParts::outside_state,  &StepParts::computed_weights,
+    &StepParts::copied_weights, &StepParts::kept_weights,    &StepParts::kept,           &StepParts::kept_of_block,
+    &StepParts::gradients,      &StepParts::all_gradients,   &StepParts::logits,         &StepParts::head_weight,
+    &StepParts::scores,         &StepParts::block_scores,    &StepParts::scores_at_once, &StepParts::loop_temporaries};
 
 /// Nothing where the number of the deepest plan is not on the line of the other two.
 std::optional<int64_t> extended(const fit::ShallowDepths& depths, const std::array<int64_t, 3>& numbers) {

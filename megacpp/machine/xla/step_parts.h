@@ -16,6 +16,7 @@ struct StepParts {
   int64_t arguments = 0;         // state and batch (emit/step)
   int64_t block_weights = 0;     // in f32, as stored
   int64_t outside_weights = 0;   // likewise, of embedding, head and the last norm
+  int64_t outside_state = 0;     // these and what the optimizer keeps for them
   int64_t computed_weights = 0;  // all in f32, as products have them: gathered where ZeRO 3 shards them
   int64_t copied_weights = 0;    // in f32 as stored, of which parts that chips update fill whole tiles
   int64_t kept_weights = 0;      // in bf16, of blocks that neither gather nor convert them again

@@ -96,6 +96,7 @@ TEST(StepPartsTest, WhatBlocksKeepIsWithoutWeightsAndLessWhereFusionsMakeItAgain
 TEST(StepPartsTest, OutsideBlocksAreTableHeadAndLastNorm) {
   EXPECT_EQ(parts_with({"layout.zero=0"}).outside_weights, kWholeOutside);
   EXPECT_EQ(parts_with({"layout.zero=1"}).outside_weights, kWholeOutside);
+  EXPECT_EQ(parts_with({"layout.zero=0"}).outside_state, 3 * kWholeOutside) << "and two moments";
   EXPECT_EQ(parts_with().outside_weights, kWholeOutside / kDataChips);
   EXPECT_EQ(parts_with({"layout.zero=0", "model.tie_embeddings=true"}).outside_weights,
             f32_bytes(kTableElements + kStreamWidth));

@@ -90,7 +90,9 @@ Alive alive_in_loops(const StepParts& step) {
   if (step.adds_sums && sum_of(backward) <= sum_of(head))
     backward.push_back({"logits", step.logits, "The head's work, which holds more, comes behind that of the blocks."});
   const Terms update = {
-      {"gradients", step.all_gradients, "The update reads all of them, and replaces blocks in place."}};
+      {"gradients", step.all_gradients, "The update reads all of them, and replaces blocks in place."},
+      {"new state", step.outside_state,
+       "Weights and moments outside blocks are all made anew before any replaces the old."}};
   return {.always = {arguments_of(step), weights_in_f32},
           .moments = {joined(both_passes, head), joined(both_passes, backward), update}};
 }

@@ -112,6 +112,17 @@ TEST(TpuRuleTest, BlocksHoldLogitsOfSeveralMicroStepsWhereTheHeadHoldsMore) {
   EXPECT_FALSE(has(with(1'000, true), "logits")) << "the blocks hold more, and the head's work comes first";
 }
 
+TEST(TpuRuleTest, AnUpdateMakesAllThatIsOutsideBlocksAnew) {
+  const fit::Reservation update = tpu_reservation(looped_step([](StepParts& parts) {
+    parts.gradients = 0;
+    parts.all_gradients = 40'000'000;
+    parts.outside_state = 3'000'000;
+  }));
+  EXPECT_EQ(bytes_of(update, "gradients"), 40'000'000);
+  EXPECT_EQ(bytes_of(update, "new state"), 3'000'000);
+  EXPECT_FALSE(has(update, "kept by blocks"));
+}
+
 TEST(TpuRuleTest, UnrolledBlocksHaveTermsOfTheirOwn) {
   const auto with = [](const std::function<void(StepParts&)>& change) {
     return tpu_reservation(looped_step([&](StepParts& parts) {

@@ -44,7 +44,8 @@ TEST_P(ArgumentBytesTest, PlannedAsEmitted) {
   const ArgumentRow& row = GetParam();
   const recipe::Recipe recipe =
       recipe::load(std::string(MEGACPP_SOURCE_DIR "/recipes/").append(row.recipe).append(".yaml"), row.settings);
-  const fit::Assumptions assumptions{.slice = hw::parse_target(row.slice), .kernels = runtime::cpu::cpu_target(1)};
+  const fit::Assumptions assumptions{
+      .slice = hw::parse_target(row.slice), .kernels = runtime::cpu::cpu_target(1), .xla_forms = fit::XlaForms{}};
   const fit::Estimate estimate = fit::make_estimate(recipe, assumptions);
   const hw::Chip& chip = assumptions.slice.chip;
   EXPECT_EQ(fit::argument_bytes(estimate.worst_memory(), recipe, chip).total(), emitted_bytes(recipe, chip));

@@ -75,7 +75,8 @@ TEST(LongContextTest, ThePlanHasTheProgramsAttention) {
            {"model.attention.window=1024"},
            {"model.attention.sparse_block=512", "model.attention.sparse_local=2", "model.attention.sparse_global=1"}}) {
     const recipe::Recipe recipe = long_recipe(32768, mask);
-    const fit::Assumptions assumptions{.slice = hw::parse_target("v6e:2x2"), .kernels = runtime::cpu::cpu_target(1)};
+    const fit::Assumptions assumptions{
+        .slice = hw::parse_target("v6e:2x2"), .kernels = runtime::cpu::cpu_target(1), .xla_forms = fit::XlaForms{}};
     const std::map<std::string, double> planned = attention_costs(fit::make_estimate(recipe, assumptions).compiled);
     EXPECT_EQ(planned, attention_costs(compiled_for_xla(recipe)));
     EXPECT_EQ(planned.size(), 2u);
