@@ -42,7 +42,7 @@ TEST(RegimeTest, WhatMemoryHeldBackIsLimitedByIt) {
 TEST(RegimeTest, APlanIsJudgedByItsFallbacksAndItsRoom) {
   Estimate estimate;
   estimate.time.compute = 1;
-  estimate.fit.groups = {{.corrected = 10, .limit = 10}};
+  estimate.fit.groups = {{.reservation = {.least = 10, .expected = 10, .most = 10}, .limit = {.bytes = 10}}};
   EXPECT_EQ(regime_of(estimate).kind, RegimeKind::enough_work);
   estimate.fit.groups[0].limit.bytes = 9;
   EXPECT_EQ(regime_of(estimate).kind, RegimeKind::memory_or_context);

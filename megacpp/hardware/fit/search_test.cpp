@@ -439,11 +439,11 @@ TEST(SearchTest, TheRangeOfWhatIsNeededDecidesWhatIsTriedAgain) {
 
 // What a compiler may use up as it comes speaks against no layout: only the state that a step begins with does.
 TEST(SearchTest, WhereACompilerPlacesBuffersGradientsAloneDiscardNothing) {
-  const recipe::Recipe recipe = test_recipe({"train.batch=1"});
-  const Found own = compile_candidate(recipe, {}, test_assumptions("v6e:1x1"));
+  const recipe::Recipe recipe = test_recipe({"train.batch=1", "train.micro_steps=1"});
+  const Found own = compile_candidate(recipe, {}, test_assumptions("h100:1"));
   const int64_t state = own.fit.worst().reservation.state;  // weights and two moments
   const auto discarded = [&](const Reserve& reserve) {
-    Assumptions assumptions = test_assumptions("v6e:1x1", state + state / 10);
+    Assumptions assumptions = test_assumptions("h100:1", state + state / 10);
     assumptions.reserve = reserve;
     int64_t layouts = 0;
     for (const Dropped& one : search_layouts(recipe, assumptions).dropped)
