@@ -52,6 +52,7 @@ TEST(SnapshotMemoryTest, TooLittleIsAnErrorOfTheHostWithItsBytes) {
 // more.
 [[noreturn]] void save_without_memory() {
   int status = 1;
+  testing_support::share_memory_between_threads();
   base::keep_spare_memory();
   {
     const TemporaryFolder folder;

@@ -2,6 +2,7 @@
 // A process that has no more memory, for what must then still be done: in a process of its own, before it ends.
 #pragma once
 
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,6 +12,10 @@
 #include <vector>
 
 namespace megacpp::testing_support {
+
+/// Threads that start later share the memory that the main thread has: with many cores each would have some of its own,
+/// which leave_no_memory() does not take.
+inline void share_memory_between_threads() { ::mallopt(M_ARENA_MAX, 1); }
 
 /// From here on the system refuses all memory but what this process gives back to it, and the allocator has no more
 /// than so many blocks of 64 bytes.
