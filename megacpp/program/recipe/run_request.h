@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The request of a recipe to the backend that runs it: its own section, the chips, threads and waits. Backends know no more
-// of a recipe, but for what they refuse of it and which of its keys they do not read (Backend::cannot_run, ignores).
+// The request of a recipe to the backend that runs it: its own section, the chips, threads and waits. Backends know no
+// more of a recipe, but for what they refuse of it and which of its keys they do not read (Backend::cannot_run,
+// ignores).
 #pragma once
 
 #include <chrono>
