@@ -113,6 +113,8 @@ base::Decision fits_cudnn_attention(const ops::NodeView& view) {
   if (q.dtype != ir::DType::bf16) return base::Decision::no("cuDNN attends in 16 bits");
   if (view.attrs.flag("placed") || view.attrs.flag("documents"))
     return base::Decision::no("tokens are not one run of one document");
+  if (view.attrs.real("softcap", 0) > 0 || view.attrs.flag("sinks"))
+    return base::Decision::no("scores have a soft cap, or heads have sinks");
   if (mask.window > 0 || mask.sparse_block > 0) return base::Decision::no("its mask is more than causal");
   if (q.dim(3) % kHeadStep != 0 || q.dim(3) > kLargestHead)
     return base::Decision::no(

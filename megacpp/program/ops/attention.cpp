@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax attention with grouped heads and masks, and its gradient from the saved log-sum-exp. Queries and keys are the
-// same tokens, in order, unless `placed`: then each side is any run of a sequence, with its positions in time.
+// same tokens, in order, unless `placed`: then each side is any run of a sequence, with its positions in time. With
+// `softcap` c scores become c tanh(score / c) ahead of the mask. A sink is a score of its own beside those of the keys:
+// it takes weight, adds nothing to the result, and is in the log-sum-exp, so that the gradient of q, k and v has no
+// need of it.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -33,15 +36,18 @@ Types token_types(const TokenOperands& tokens, const TensorType& q, const Tensor
   };
   if (tokens.documents) add({q.dim(0), q.dim(1)}, {k.dim(0), k.dim(1)});
   if (tokens.placed) add({q.dim(1)}, {k.dim(1)});
+  if (tokens.sinks) types.push_back({DType::f32, {q.dim(2)}});
   return types;
 }
 
 void check_inputs(std::string_view op, const Types& operands, const TokenOperands& tokens, const ir::Attrs& attrs) {
   for (const char* name : {"window", "sparse_block", "sparse_local", "sparse_global"})
     require_at_least(op, attrs, name, 0);
-  require_operands(
-      operands.size() == tokens.end(), op, operands,
-      std::to_string(tokens.first) + " operands, two segments with documents=1, two positions with placed=1");
+  require_operands(attrs.real("softcap", 0) >= 0, op, operands, "softcap of at least 0");
+  require_operands(operands.size() == tokens.end(), op, operands,
+                   std::to_string(tokens.first) +
+                       " operands, two segments with documents=1, two positions with placed=1, of attention "
+                       "alone the scores of sinks with sinks=1");
   const TensorType& q = operands[0];
   const TensorType& k = operands[1];
   require_float_rank(op, "q", q, 4);
@@ -75,19 +81,36 @@ Types infer_attention_grad(const Types& operands, const ir::Attrs& attrs) {
 Factors attention_factors(const NodeView& view, std::string spec, std::string_view results) {
   if (view.attrs.flag("documents")) spec += ", b s, b t";
   if (view.attrs.flag("placed")) spec += ", s, t";
+  if (view.attrs.flag("sinks")) spec += ", (k g)";
   // Unplaced, queries and keys are the same tokens; both are whole, so it does not matter that they have two names.
   return factors_from(view, spec + " -> " + std::string(results), "s t d");
 }
 
+// Of the weight exp(sink - lse) of each query's sink, whose value is zero: minus the sum of weight times dout . out.
+ValueId sinks_cotangent(const GradArgs& args, ValueId sinks, ValueId dout) {
+  Builder& b = args.builder;
+  const ValueId wide = b.convert(dout, DType::f32);
+  const ValueId delta = b.reduce_sum(b.mul(wide, b.convert(args.results[0], DType::f32)), {3});  // [b,s,H]
+  const ValueId lse = b.transpose(args.results[1], {0, 2, 1});
+  const ValueId weight = b.exp(b.sub(b.broadcast(sinks, b.shape(lse), {2}), lse));
+  return b.neg(b.reduce_sum(b.mul(weight, delta), {0, 1}));
+}
+
 Cotangents attention_cotangents(const GradArgs& args) {
   MEGACPP_CHECK(!args.cotangents[1].has_value()) << "attention passes no gradient through lse";
+  const auto of_tokens = TokenOperands::behind(kAttentionOperands, args.attrs);
   const auto tokens = args.operands.begin() + kAttentionOperands;
   std::vector<ValueId> operands(args.operands.begin(), tokens);
   operands.insert(operands.end(), {args.results[0], args.results[1], *args.cotangents[0]});
-  operands.insert(operands.end(), tokens, args.operands.end());
-  const std::vector<ValueId> grads = args.builder.node("attention_grad", operands, args.attrs);
+  operands.insert(operands.end(), tokens, args.operands.begin() + static_cast<int64_t>(of_tokens.sink_scores()));
+  ir::Attrs attrs = args.attrs;
+  attrs.erase("sinks");
+  const std::vector<ValueId> grads = args.builder.node("attention_grad", operands, attrs);
   Cotangents cotangents(grads.begin(), grads.end());
   cotangents.resize(args.operands.size());
+  if (of_tokens.sinks)
+    cotangents[of_tokens.sink_scores()] =
+        sinks_cotangent(args, args.operands[of_tokens.sink_scores()], *args.cotangents[0]);
   return cotangents;
 }
 
@@ -97,7 +120,8 @@ Cost attention_cost(const NodeView& view, double flops_per_product) {
   const std::optional<PlacedRuns> placed = PlacedRuns::from(view.attrs);
   const int64_t pairs = placed ? placed->visible_pairs(mask, z.s, z.t) : mask.visible_pairs(z.s, z.t);
   const double scores = static_cast<double>(pairs) * static_cast<double>(z.b * z.heads);
-  return {.flops = flops_per_product * scores * static_cast<double>(z.d), .exponentials = scores};
+  const double per_score = view.attrs.real("softcap", 0) > 0 ? 2 : 1;  // with the exponential in tanh
+  return {.flops = flops_per_product * scores * static_cast<double>(z.d), .exponentials = per_score * scores};
 }
 
 std::string_view if_blocked(const NodeView& view, std::string_view form) {
@@ -140,14 +164,14 @@ void for_each_query(std::span<const Tensor> operands, const TokenOperands& token
   const Tensor &q = operands[0], &k = operands[1];
   const AttentionDims z(q.type, k.type);
   const Visibility visible(operands, tokens, attrs);
-  const double scale = attrs.real("scale");
+  const double scale = attrs.real("scale"), cap = attrs.real("softcap", 0);
   for_each_index({z.b, z.heads, z.s}, [&](const ir::Shape& at) {
     std::vector<SeenKey> keys;
     for (int64_t j = 0; j < z.t; ++j) {
       if (!visible(at[0], at[2], j)) continue;
       double score = 0;
       for (int64_t c = 0; c < z.d; ++c) score += q[z.q_at(at[0], at[2], at[1]) + c] * k[z.k_at(at[0], j, at[1]) + c];
-      keys.push_back({j, score * scale});
+      keys.push_back({j, cap > 0 ? cap * std::tanh(score * scale / cap) : score * scale});
     }
     body(at[0], at[1], at[2], keys);
   });
@@ -156,24 +180,28 @@ void for_each_query(std::span<const Tensor> operands, const TokenOperands& token
 void reference_attention(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor& v = operands[2];
   const AttentionDims z(operands[0].type, operands[1].type);
+  const TokenOperands tokens = TokenOperands::behind(kAttentionOperands, attrs);
   const auto attend = [&](int64_t batch, int64_t head, int64_t i, const std::vector<SeenKey>& keys) {
-    double highest = kHiddenScore, sum = 0;
+    double highest = tokens.sinks ? operands[tokens.sink_scores()][head] : kHiddenScore;
+    double sum = tokens.sinks ? 1 : 0;
+    const double sink = highest;
     for (const SeenKey& key : keys) highest = std::max(highest, key.score);
+    sum *= std::exp(sink - highest);
     for (const SeenKey& key : keys) sum += std::exp(key.score - highest);
     for (const SeenKey& key : keys)
       for (int64_t c = 0; c < z.d; ++c)
         results[0][z.q_at(batch, i, head) + c] +=
             std::exp(key.score - highest) / sum * v[z.k_at(batch, key.j, head) + c];
-    results[1][z.lse_at(batch, i, head)] = keys.empty() ? kHiddenScore : highest + std::log(sum);
+    results[1][z.lse_at(batch, i, head)] = sum > 0 ? highest + std::log(sum) : kHiddenScore;
   };
-  for_each_query(operands, TokenOperands::behind(kAttentionOperands, attrs), attrs, attend);
+  for_each_query(operands, tokens, attrs, attend);
 }
 
 void reference_attention_grad(std::span<const Tensor> operands, std::span<Tensor> results, const ir::Attrs& attrs) {
   const Tensor &q = operands[0], &k = operands[1], &v = operands[2], &out = operands[3], &lse = operands[4],
                &dout = operands[5];
   const AttentionDims z(q.type, k.type);
-  const double scale = attrs.real("scale");
+  const double scale = attrs.real("scale"), cap = attrs.real("softcap", 0);
   const auto go_back = [&](int64_t batch, int64_t head, int64_t i, const std::vector<SeenKey>& keys) {
     const int64_t row = z.q_at(batch, i, head);
     double delta = 0;
@@ -183,7 +211,8 @@ void reference_attention_grad(std::span<const Tensor> operands, std::span<Tensor
       const double p = std::exp(key.score - lse[z.lse_at(batch, i, head)]);
       double dp = 0;
       for (int64_t c = 0; c < z.d; ++c) dp += dout[row + c] * v[at + c];
-      const double ds = p * (dp - delta) * scale;
+      const double slope = cap > 0 ? 1 - key.score / cap * (key.score / cap) : 1;
+      const double ds = p * (dp - delta) * slope * scale;
       for (int64_t c = 0; c < z.d; ++c) {
         results[0][row + c] += ds * k[at + c];
         results[1][at + c] += ds * q[row + c];
@@ -244,7 +273,12 @@ std::vector<Case> cases() {
            .kv_heads = 2,
            .mask = sparse,
            .query_positions = {0, 1, 2, 13, 14, 15, 16},
-           .key_positions = {1, 2, 3, 4, 9, 10, 11, 12, 13, 14}}};
+           .key_positions = {1, 2, 3, 4, 9, 10, 11, 12, 13, 14}},
+          {.name = "soft_capped",
+           .q = {2, 7, 4, 4},
+           .kv_heads = 2,
+           .mask = {{"causal", int64_t{1}}, {"softcap", 0.4}},
+           .documents = true}};
 }
 
 // Packed documents of three positions each, the last one shorter.
@@ -259,9 +293,26 @@ void fill_tokens(const Case& one, const TokenOperands& tokens, std::vector<Tenso
   fill(operands[1].type.dim(1), tokens.key_segments(), tokens.key_positions(), one.key_positions);
 }
 
-std::vector<Sample> samples_from(const std::function<Types(const TensorType& q, const TensorType& k)>& operands) {
+std::vector<Case> cases_with_sinks() {
+  const ir::Attrs sinks = {{"causal", int64_t{1}}, {"sinks", int64_t{1}}};
+  ir::Attrs capped = sinks;
+  capped.set("softcap", 0.5);
+  std::vector<Case> list = cases();
+  list.push_back({.name = "sinks", .q = {2, 6, 4, 4}, .kv_heads = 2, .mask = sinks});
+  list.push_back({.name = "sinks_of_rows_that_see_nothing",
+                  .q = {1, 3, 2, 4},
+                  .kv_heads = 1,
+                  .mask = capped,
+                  .documents = true,
+                  .query_positions = {0, 1, 5},
+                  .key_positions = {3, 4, 5, 6}});
+  return list;
+}
+
+std::vector<Sample> samples_from(const std::vector<Case>& cases,
+                                 const std::function<Types(const TensorType& q, const TensorType& k)>& operands) {
   std::vector<Sample> list;
-  for (const Case& one : cases()) {
+  for (const Case& one : cases) {
     const bool placed = !one.query_positions.empty();
     const TensorType q{DType::f32, one.q};
     const int64_t keys = placed ? static_cast<int64_t>(one.key_positions.size()) : q.dim(1);
@@ -301,9 +352,12 @@ OpDef attention_def() {
       .partition = partition_attention,
       .looped = [](const NodeView& view) { return if_blocked(view, "blocked_attention"); },
       .temporaries = attention_temporaries,
-      .samples = [] { return samples_from([](const TensorType& q, const TensorType& k) {
-                        return Types{q, k, k};
-                      }); }};
+      .samples =
+          [] {
+            return samples_from(cases_with_sinks(), [](const TensorType& q, const TensorType& k) {
+              return Types{q, k, k};
+            });
+          }};
 }
 
 OpDef attention_grad_def() {
@@ -325,8 +379,9 @@ OpDef attention_grad_def() {
           .temporaries = attention_grad_temporaries,
           .samples =
               [] {
-                return samples_from(
-                    [](const TensorType& q, const TensorType& k) { return Types{q, k, k, q, lse_type(q), q}; });
+                return samples_from(cases(), [](const TensorType& q, const TensorType& k) {
+                  return Types{q, k, k, q, lse_type(q), q};
+                });
               }};
 }
 

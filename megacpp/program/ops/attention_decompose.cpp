@@ -2,6 +2,7 @@
 #include "megacpp/program/ops/attention_decompose.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace megacpp::ops {
 namespace {
@@ -59,8 +60,9 @@ ValueId part(Builder& b, ValueId a, int64_t dim, int64_t begin, int64_t size) {
 }
 
 struct Scores {
-  ValueId visible;  // pred[b,K,s,g,t]
-  ValueId masked;   // f32[b,K,s,g,t]: scaled scores, kHiddenScore where not visible
+  ValueId visible;                    // pred[b,K,s,g,t]
+  ValueId masked;                     // f32[b,K,s,g,t]: scaled scores, kHiddenScore where not visible
+  std::optional<ValueId> slope = {};  // of the soft cap at each score, where there is one
 };
 
 std::vector<QueryBlock> query_blocks_of(const AttentionDims& z, const NodeView& view) {
@@ -92,6 +94,7 @@ class Blocks {
         tokens_(TokenOperands::behind(token_operands, attrs)),
         mask_(AttentionMask::from(attrs)),
         scale_(attrs.real("scale")),
+        softcap_(attrs.real("softcap", 0)),
         z_(b.type(operands[0]), b.type(operands[1])),
         query_positions_(tokens_.placed ? operands[tokens_.query_positions()] : b.iota({z_.s}, 0)),
         key_positions_(tokens_.placed ? operands[tokens_.key_positions()] : query_positions_) {}
@@ -132,7 +135,17 @@ class Blocks {
     const ValueId spread = b_.broadcast(seen, b_.shape(products), {0, 2, 4});
     const ValueId visible = b_.compare(spread, b_.constant_like(0, spread), "gt");
     const ValueId hidden = b_.constant_like(kHiddenScore, products);
-    return {visible, b_.select(visible, b_.scale(products, scale_), hidden)};
+    if (softcap_ == 0) return {visible, b_.select(visible, b_.scale(products, scale_), hidden)};
+    const ValueId bent = b_.tanh(b_.scale(products, scale_ / softcap_));
+    const ValueId slope = b_.offset(b_.neg(b_.square(bent)), 1.0);
+    return {visible, b_.select(visible, b_.scale(bent, softcap_), hidden), slope};
+  }
+
+  /// Scores of the sinks of a block's queries, shaped as one score of each: [b,K,s,g]
+  std::optional<ValueId> sinks(const QueryBlock& block) const {
+    if (!tokens_.sinks) return std::nullopt;
+    const ValueId by_group = b_.reshape(operands_[tokens_.sink_scores()], {z_.kv_heads, z_.group});
+    return b_.broadcast(by_group, {z_.b, z_.kv_heads, block.size, z_.group}, {1, 3});
   }
 
   /// exp(scores - shift[b,K,s,g]), zero where not visible.
@@ -157,7 +170,7 @@ class Blocks {
   const std::vector<ValueId>& operands_;
   TokenOperands tokens_;
   AttentionMask mask_;
-  double scale_;
+  double scale_, softcap_;
   AttentionDims z_;
   ValueId query_positions_, key_positions_;
 };
@@ -238,10 +251,13 @@ std::vector<ValueId> decompose_attention(Builder& b, const std::vector<ValueId>&
   std::vector<ValueId> outs, lses;
   for (const QueryBlock& block : blocks.all()) {
     const Scores scores = blocks.scores(block);
-    const ValueId highest = b.reduce_max(scores.masked, {4});  // [b,K,s,g]
+    const std::optional<ValueId> sinks = blocks.sinks(block);
+    ValueId highest = b.reduce_max(scores.masked, {4});  // [b,K,s,g]
+    if (sinks) highest = b.max(highest, *sinks);
     const ValueId p = blocks.weights(scores, highest);
+    ValueId total = b.reduce_sum(p, {4});
+    if (sinks) total = b.add(total, b.exp(b.sub(*sinks, highest)));
     // The highest score alone contributes one, so this changes nothing but rows that see nothing.
-    const ValueId total = b.reduce_sum(p, {4});
     const ValueId sum = b.max(total, b.constant_like(1, total));
     const ValueId weights = b.convert(p, blocks.dtype());
     const ValueId mixed =  // [b,K,s,g,d]
@@ -270,7 +286,9 @@ std::vector<ValueId> decompose_attention_grad(Builder& b, const std::vector<Valu
     const ValueId dp = b.wide_dot(dout, blocks.keys(block, operands[2]), {{4}, {3}, {0, 2}, {0, 2}});
     const ValueId delta = blocks.per_query(block, deltas);
     const ValueId centred = b.sub(dp, b.broadcast(delta, b.shape(dp), {0, 1, 2, 3}));
-    const ValueId ds = b.convert(b.scale(b.mul(p, centred), attrs.real("scale")), dtype);
+    ValueId of_scores = b.mul(p, centred);
+    if (scores.slope) of_scores = b.mul(of_scores, *scores.slope);
+    const ValueId ds = b.convert(b.scale(of_scores, attrs.real("scale")), dtype);
     const auto to_keys = [&](ValueId weights, ValueId rows) {  // [b,K,s,g,t], [b,s,K,g,d] -> [b,K,t,d]
       return b.wide_dot(weights, rows, {{2, 3}, {1, 3}, {0, 1}, {0, 2}});
     };

@@ -74,21 +74,24 @@ struct AttentionMask {
 };
 
 /// Where the operands that describe tokens stand, behind `first` others: i32 segments of the queries [b,s] and of the
-/// keys [b,t] with the attribute `documents`, then i32 positions of the queries [s] and of the keys [t] with `placed`.
+/// keys [b,t] with the attribute `documents`, then i32 positions of the queries [s] and of the keys [t] with `placed`;
+/// behind them, of `attention` alone, f32 scores of a sink for each head [H] with `sinks`.
 struct TokenOperands {
   size_t first = 0;
   bool documents = false;
   bool placed = false;
+  bool sinks = false;
 
   static TokenOperands behind(size_t first, const ir::Attrs& attrs) {
-    return {first, attrs.flag("documents"), attrs.flag("placed")};
+    return {first, attrs.flag("documents"), attrs.flag("placed"), attrs.flag("sinks")};
   }
 
   size_t query_segments() const { return first; }
   size_t key_segments() const { return first + 1; }
   size_t query_positions() const { return first + (documents ? 2 : 0); }
   size_t key_positions() const { return query_positions() + 1; }
-  size_t end() const { return query_positions() + (placed ? 2 : 0); }
+  size_t sink_scores() const { return query_positions() + (placed ? 2 : 0); }
+  size_t end() const { return sink_scores() + (sinks ? 1 : 0); }
 };
 
 /// How many operands stand before them: q, k, v, and in the gradient out, lse, dout.

@@ -80,6 +80,7 @@ class Ring {
         tokens_(TokenOperands::behind(first_token_operand, context.view().attrs)),
         attrs_(context.view().attrs) {
     attrs_.set("placed", int64_t{1});
+    attrs_.erase("sinks");  // met behind the last run
     if (tokens_.documents) {
       query_segments_ = context_.local(tokens_.query_segments(), layout_.segments());
       key_segments_ = context_.local(tokens_.key_segments(), layout_.whole_segments());
@@ -97,6 +98,12 @@ class Ring {
     int64_t pass = chips() - 1;
     while (pass > 0 && !tokens_.placed && !is_seen(pass)) --pass;
     return pass;
+  }
+
+  /// Scores of the sinks of the chip's heads, where there are sinks: f32[H]
+  std::optional<ValueId> sinks() {
+    if (!tokens_.sinks) return std::nullopt;
+    return context_.local(tokens_.sink_scores(), {{layout_.heads()}});
   }
 
   Run own_run() { return {context_.local(1, layout_.keys()), context_.local(2, layout_.keys())}; }
@@ -186,6 +193,17 @@ Part merge(Builder& b, const Part& left, const Part& right) {
   return {b.add(out, weigh(right.out, of_right)), b.add(highest, b.log(sum))};
 }
 
+// A sink takes weight and has a value of zero.
+Part with_sinks(Builder& b, const Part& seen, ValueId sinks) {
+  const ValueId score = b.broadcast(sinks, b.shape(seen.lse), {2});
+  const ValueId highest = b.max(seen.lse, score);
+  const ValueId of_keys = b.exp(b.sub(seen.lse, highest));
+  const ValueId sum = b.add(of_keys, b.exp(b.sub(score, highest)));
+  const ValueId kept = b.broadcast(b.div(of_keys, sum), b.shape(seen.out), {0, 1, 2});
+  const ValueId out = b.mul(seen.out, kept);
+  return {out, b.add(highest, b.log(sum))};
+}
+
 }  // namespace
 
 std::vector<PartitionedResult> partition_attention(PartitionContext& context) {
@@ -201,6 +219,7 @@ std::vector<PartitionedResult> partition_attention(PartitionContext& context) {
     run = ring.pass_on(run);
     seen = merge(b, seen, attend(b, ring, q, run, pass));
   }
+  if (const std::optional<ValueId> sinks = ring.sinks()) seen = with_sinks(b, seen, *sinks);
   return {{b.convert(seen.out, b.type(q).dtype), layout->queries()}, {b.transpose(seen.lse, {0, 2, 1}), layout->lse()}};
 }
 

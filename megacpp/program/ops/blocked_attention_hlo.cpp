@@ -3,6 +3,8 @@
 // fill the last block.
 #include "megacpp/program/ops/blocked_attention_hlo.h"
 
+#include <optional>
+
 #include "megacpp/program/ops/attention_block_table.h"
 #include "megacpp/program/ops/attention_decompose.h"
 
@@ -90,15 +92,31 @@ class BlockLoop {
   }
 
   struct Scores {
-    HloValue visible;  // i1[b,K,B,g,B]
-    HloValue masked;   // f32[b,K,B,g,B]: scaled scores, kHiddenScore where not visible
+    HloValue visible;                    // i1[b,K,B,g,B]
+    HloValue masked;                     // f32[b,K,B,g,B]: scaled scores, kHiddenScore where not visible
+    std::optional<HloValue> slope = {};  // of the soft cap at each score, where there is one
   };
   Scores scores(const Pair& pair) const {
     const HloValue q = own_queries(pair);
     const HloValue products = to_pairs(q, own_keys(pair));
-    const HloValue scaled = w_.binary("multiply", products, w_.constant(args_.attrs().real("scale"), products.type));
+    const double cap = args_.attrs().real("softcap", 0), scale = args_.attrs().real("scale");
+    const auto times = [&](const HloValue& a, double by) { return w_.binary("multiply", a, w_.constant(by, a.type)); };
+    HloValue scaled = times(products, cap > 0 ? scale / cap : scale);
+    std::optional<HloValue> slope;
+    if (cap > 0) {
+      const HloValue bent = w_.unary("tanh", scaled);
+      slope = w_.binary("subtract", w_.constant(1, bent.type), w_.binary("multiply", bent, bent));
+      scaled = times(bent, cap);
+    }
     const HloValue visible = spread_mask(pair, products.type.shape);
-    return {visible, w_.select(visible, scaled, w_.constant(kHiddenScore, products.type))};
+    return {visible, w_.select(visible, scaled, w_.constant(kHiddenScore, products.type)), slope};
+  }
+
+  /// Scores of the sinks of the queries of a block: f32[b,K,B,g]; nothing without sinks.
+  std::optional<HloValue> sinks() const {
+    if (!tokens_.sinks) return std::nullopt;
+    const HloValue by_group = w_.reshape(args_.operands[tokens_.sink_scores()], {z_.kv_heads, z_.group});
+    return w_.broadcast(by_group, {z_.b, z_.kv_heads, block_, z_.group}, {1, 3});
   }
 
   /// exp(scores - shift[b,K,B,g]), zero where not visible.
@@ -287,8 +305,10 @@ HloResults write_blocked_attention(HloWriter& w, const HloArgs& args) {
   const HloType per_query{"f32", {z.b, z.kv_heads, blocks.block(), z.group}};
   const HloType mixed{"f32", {z.b, z.kv_heads, blocks.block(), z.group, z.d}};
   const auto attend = [&](const BlockLoop::Pair& pair, const std::vector<HloValue>& carried) -> std::vector<HloValue> {
-    const HloValue highest = w.select(pair.begins, w.constant(kHiddenScore, per_query), carried[0]);
-    const HloValue sum = w.select(pair.begins, w.constant(0, per_query), carried[1]);
+    const std::optional<HloValue> sinks = blocks.sinks();  // met before any key
+    const HloValue first = sinks ? *sinks : w.constant(kHiddenScore, per_query);
+    const HloValue highest = w.select(pair.begins, first, carried[0]);
+    const HloValue sum = w.select(pair.begins, w.constant(sinks ? 1 : 0, per_query), carried[1]);
     const HloValue rows = w.select(pair.begins, w.constant(0, mixed), carried[2]);
     const BlockLoop::Scores scores = blocks.scores(pair);
     const HloValue next_highest = w.binary("maximum", highest, w.reduce(scores.masked, {4}, "maximum"));
@@ -306,10 +326,14 @@ HloResults write_blocked_attention(HloWriter& w, const HloArgs& args) {
     return {next_highest, next_sum, next_rows, outs, blocks.put_statistic(pair, carried[4], lse)};
   };
   const HloValue zeros = w.constant(0, per_query);
-  const std::vector<HloValue> last = blocks.run(
-      {zeros, zeros, w.constant(0, mixed), w.constant(0, {blocks.element(), {z.b, blocks.queries(), z.heads, z.d}}),
-       w.constant(kHiddenScore, {"f32", {z.b, z.heads, blocks.queries()}})},
-      attend);
+  const HloType statistic{"f32", {z.b, z.heads, blocks.queries()}};
+  const auto tokens = TokenOperands::behind(kAttentionOperands, args.attrs());
+  const HloValue lse_of_none = tokens.sinks ? w.broadcast(args.operands[tokens.sink_scores()], statistic.shape, {1})
+                                            : w.constant(kHiddenScore, statistic);
+  const std::vector<HloValue> last =
+      blocks.run({zeros, zeros, w.constant(0, mixed),
+                  w.constant(0, {blocks.element(), {z.b, blocks.queries(), z.heads, z.d}}), lse_of_none},
+                 attend);
   return {w.slice(last[3], 1, 0, z.s), w.slice(last[4], 2, 0, z.s)};
 }
 
@@ -329,7 +353,9 @@ HloResults write_blocked_attention_grad(HloWriter& w, const HloArgs& args) {
     const HloValue dp = blocks.to_pairs(dout, blocks.own_values(pair));
     const HloValue centred = w.binary("subtract", dp, blocks.along_keys(blocks.per_query(pair, deltas)));
     const HloValue scale = w.constant(args.attrs().real("scale"), p.type);
-    const HloValue ds = w.binary("multiply", w.binary("multiply", p, centred), scale);
+    HloValue of_scores = w.binary("multiply", p, centred);
+    if (scores.slope) of_scores = w.binary("multiply", of_scores, *scores.slope);
+    const HloValue ds = w.binary("multiply", of_scores, scale);
     const HloValue so_far = w.select(pair.begins, w.constant(0, of_queries), carried[0]);
     const HloValue dq = w.binary("add", so_far, blocks.to_queries(ds, blocks.own_keys(pair)));
     const HloValue dqs = blocks.put_queries(pair, carried[1], dq);

@@ -73,8 +73,7 @@ class Attention {
     copy_rows(args.in(0) + z.query_at(at.b, at.first_head, block.begin), z.query_stride(), scratch.q, z.group_dim(),
               queries, z.group_dim());
     row_fill(0.0F, scratch.out, rows * z.dim);
-    row_fill(static_cast<float>(ops::kHiddenScore), scratch.highest, rows);
-    row_fill(0.0F, scratch.sum, rows);
+    begin_rows(args, at, queries, scratch);
     plan_.for_each_tile_of_queries(block, [&](Tile tile) {
       const ops::Cover cover = tokens.trim(tile);
       if (cover == ops::Cover::none) return;
@@ -105,6 +104,16 @@ class Attention {
     finish(args, block, at, scratch);
   }
 
+  // Nothing has been met but the sinks.
+  void begin_rows(const KernelArgs& args, const HeadGroup& at, int64_t queries, const Scratch& scratch) const {
+    const int64_t rows = queries * sizes_.group();
+    row_fill(static_cast<float>(ops::kHiddenScore), scratch.highest, rows);
+    row_fill(tokens_.sinks ? 1.0F : 0.0F, scratch.sum, rows);
+    if (!tokens_.sinks) return;
+    const float* sinks = args.in(tokens_.sink_scores()) + at.first_head;
+    for (int64_t row = 0; row < rows; ++row) scratch.highest[row] = sinks[row % sizes_.group()];
+  }
+
   // Scores become weights relative to the highest score so far. `tokens` is null where they hide nothing.
   void soften(const Tile& tile, const TokenMask* tokens, const Scratch& scratch) const {
     for (int64_t query = tile.query_begin; query < tile.query_end; ++query) {
@@ -112,6 +121,7 @@ class Attention {
       const int64_t first = (query - tile.query_begin) * sizes_.group();
       for (int64_t row = first; row < first + sizes_.group(); ++row) {
         float* scores = scratch.scores + row * tile.width();
+        if (sizes_.softcap > 0) cap_scores(sizes_.softcap, scores, tile.width());
         if (tokens != nullptr) tokens->hide(tile, query, scores);
         soften_row(visible, row, scores, scratch);
         if (tile.masked) clear_hidden(visible, tile.width(), scores);

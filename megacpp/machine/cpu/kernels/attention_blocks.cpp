@@ -50,7 +50,8 @@ AttentionSizes::AttentionSizes(const ops::NodeView& view)
       heads(view.operands[0].dim(2)),
       kv_heads(view.operands[1].dim(2)),
       dim(view.operands[0].dim(3)),
-      scale(static_cast<float>(view.attrs.real("scale"))) {}
+      scale(static_cast<float>(view.attrs.real("scale"))),
+      softcap(static_cast<float>(view.attrs.real("softcap", 0))) {}
 
 TilePlan::TilePlan(const ir::Attrs& attrs, const AttentionSizes& sizes, int64_t key_block)
     : mask_(attrs.flag("placed") ? ops::AttentionMask{} : ops::AttentionMask::from(attrs)),
@@ -195,6 +196,18 @@ void clear_rows(float* first, int64_t rows, int64_t dim, int64_t stride) {
 
 void copy_rows(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows, int64_t dim) {
   for (int64_t row = 0; row < rows; ++row) std::copy_n(from + row * from_stride, dim, to + row * to_stride);
+}
+
+void cap_scores(float cap, float* x, int64_t n) {
+  row_scale(1.0F / cap, x, x, n);
+  row_tanh(x, x, n);
+  row_scale(cap, x, x, n);
+}
+
+void cap_slopes(float cap, const float* capped, float* slopes, int64_t n) {
+  row_mul(capped, capped, slopes, n);
+  row_scale(-1.0F / (cap * cap), slopes, slopes, n);
+  row_offset(1.0F, slopes, slopes, n);
 }
 
 }  // namespace megacpp::runtime::cpu

@@ -20,6 +20,7 @@ namespace megacpp::runtime::cpu {
 struct AttentionSizes {
   int64_t batch, queries, keys, heads, kv_heads, dim;
   float scale;
+  float softcap;  // 0: none
 
   explicit AttentionSizes(const ops::NodeView& view);
 
@@ -32,6 +33,10 @@ struct AttentionSizes {
   int64_t key_at(int64_t b, int64_t kv_head, int64_t j) const { return ((b * keys + j) * kv_heads + kv_head) * dim; }
   int64_t lse_at(int64_t b, int64_t head, int64_t i) const { return (b * heads + head) * queries + i; }
 };
+
+/// cap tanh(x / cap), and the slope of it where that is x.
+void cap_scores(float cap, float* x, int64_t n);
+void cap_slopes(float cap, const float* capped, float* slopes, int64_t n);
 
 /// A key head of one batch row with the query heads that read it.
 struct HeadGroup {

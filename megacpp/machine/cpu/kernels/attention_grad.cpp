@@ -21,29 +21,32 @@ struct GradScratch {
   float* delta;  // [R], dout . out
   float* p;      // [R, width of the tile], weights
   float* ds;     // [R, width of the tile], cotangents of the scores, before scaling
+  float* slope;  // [R, width of the tile], of the soft cap, where there is one
 };
 
 class GradScratchLayout {
  public:
-  GradScratchLayout(int64_t rows, int64_t dim, int64_t key_block)
-      : q_(plan_.book(rows * dim)),
-        dout_(plan_.book(rows * dim)),
-        dq_(plan_.book(rows * dim)),
+  GradScratchLayout(int64_t rows, const AttentionSizes& z, int64_t key_block)
+      : q_(plan_.book(rows * z.dim)),
+        dout_(plan_.book(rows * z.dim)),
+        dq_(plan_.book(rows * z.dim)),
         lse_(plan_.book(rows)),
         delta_(plan_.book(rows)),
         p_(plan_.book(rows * key_block)),
-        ds_(plan_.book(rows * key_block)) {}
+        ds_(plan_.book(rows * key_block)),
+        slope_(plan_.book(z.softcap > 0 ? rows * key_block : 0)) {}
 
   int64_t bytes() const { return plan_.bytes(); }
 
   GradScratch of(const KernelArgs& args, int worker) const {
     float* memory = args.scratch(worker * plan_.bytes());
-    return {memory + q_, memory + dout_, memory + dq_, memory + lse_, memory + delta_, memory + p_, memory + ds_};
+    return {memory + q_,     memory + dout_, memory + dq_, memory + lse_,
+            memory + delta_, memory + p_,    memory + ds_, memory + slope_};
   }
 
  private:
   ScratchPlan plan_;
-  int64_t q_, dout_, dq_, lse_, delta_, p_, ds_;
+  int64_t q_, dout_, dq_, lse_, delta_, p_, ds_, slope_;
 };
 
 enum class Want { query, key_value, all };
@@ -63,7 +66,7 @@ class AttentionGrad {
         mask_(ops::AttentionMask::from(view.attrs)),
         tokens_(ops::TokenOperands::behind(ops::kAttentionGradOperands, view.attrs)),
         plan_(view.attrs, sizes_, key_block()),
-        layout_(plan_.block_rows(), sizes_.dim, key_block()) {}
+        layout_(plan_.block_rows(), sizes_, key_block()) {}
 
   int64_t bytes_per_thread() const { return layout_.bytes(); }
 
@@ -208,6 +211,10 @@ class AttentionGrad {
       const int64_t first = (query - tile.query_begin) * z.group();
       for (int64_t row = first; row < first + z.group(); ++row) {
         float* weights = scratch.p + row * tile.width();
+        if (z.softcap > 0) {
+          cap_scores(z.softcap, weights, tile.width());
+          cap_slopes(z.softcap, weights, scratch.slope + row * tile.width(), tile.width());
+        }
         if (tokens != nullptr) tokens->hide(tile, query, weights);
         for (const auto [begin, end] : visible)
           if (begin < end) row_exp_sum(weights + begin, scratch.lse[row], weights + begin, end - begin);
@@ -216,7 +223,7 @@ class AttentionGrad {
     }
   }
 
-  // ds = p (dout v^T - delta).
+  // ds = p (dout v^T - delta), times the slope of a soft cap.
   void make_score_cotangents(const float* v, const Tile& tile, const GradScratch& scratch) const {
     const AttentionSizes& z = sizes_;
     const int64_t rows = tile.queries() * z.group();
@@ -234,6 +241,7 @@ class AttentionGrad {
           .c = scratch.ds,
           .ldc = tile.width()});
     row_mul(scratch.p, scratch.ds, scratch.ds, rows * tile.width());
+    if (z.softcap > 0) row_mul(scratch.slope, scratch.ds, scratch.ds, rows * tile.width());
   }
 
   AttentionSizes sizes_;

@@ -139,6 +139,8 @@ AttentionGradParams attention_grad_params(const AttentionPlan& plan, const Launc
 }
 
 base::Decision supports_attention(const ops::NodeView& view) {
+  if (view.attrs.real("softcap", 0) > 0) return base::Decision::no("scores have a soft cap");
+  if (view.attrs.flag("sinks")) return base::Decision::no("heads have sinks");
   for (const size_t operand : {size_t{0}, size_t{1}})
     for (const int64_t size : view.operands[operand].shape)
       if (size > kMostAttentionTokens)
