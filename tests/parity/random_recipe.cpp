@@ -12,13 +12,30 @@ namespace {
 
 const std::string kBaseRecipe = "recipes/nam56r-tiny.yaml";
 
+void draw_rope(Draw& draw, Overrides& overrides) {
+  const bool turns = !draw.one_in(4);
+  overrides.set("model.attention.rope", turns);
+  if (!turns) return;
+  overrides.set("model.attention.rotary_dim", draw.any_of<int64_t>({0, 2, 4}));
+  const std::string scaling = draw.any_of({"none", "linear", "llama3", "yarn"});
+  overrides.set("model.attention.rope_scaling", scaling);
+  if (scaling != "none") overrides.set("model.attention.rope_factor", draw.any_of({2.0, 8.0}));
+  if (scaling == "llama3" || scaling == "yarn") overrides.set("model.attention.rope_original_length", 8);
+}
+
 void draw_attention(Draw& draw, Overrides& overrides) {
   const int64_t heads = draw.any_of<int64_t>({2, 4, 6, 8});
   overrides.set("model.attention.heads", heads);
   overrides.set("model.attention.kv_heads", draw.divisor_of(heads));
   overrides.set("model.attention.head_dim", draw.any_of<int64_t>({4, 6, 8}));
-  overrides.set("model.attention.rope", !draw.one_in(4));
-  overrides.set("model.attention.qk_norm", draw.one_in(3));
+  draw_rope(draw, overrides);
+  const bool has_norm = draw.one_in(3);
+  overrides.set("model.attention.qk_norm", has_norm);
+  if (has_norm) overrides.set("model.attention.qk_norm_over", draw.any_of({"head", "heads"}));
+  overrides.set("model.attention.qkv_bias", draw.one_in(3));
+  overrides.set("model.attention.out_bias", draw.one_in(3));
+  overrides.set("model.attention.sinks", draw.one_in(3));
+  overrides.set("model.attention.softcap", draw.any_of({0.0, 0.0, 1.5}));
   overrides.set("model.attention.document_mask", draw.one_in(3));
   switch (draw.below(4)) {
     case 0:
@@ -59,11 +76,18 @@ void draw_experts(Draw& draw, Overrides& overrides) {
   overrides.set("model.feed_forward.balance_over", draw.any_of({"block", "model"}));
   overrides.set("model.feed_forward.z_loss", draw.any_of({0.0, 0.01}));
   overrides.set("model.feed_forward.bias_rate", experts_choose ? 0.0 : draw.any_of({0.0, 0.01}));
+  if (experts_choose) return;
+  overrides.set("model.feed_forward.routed_scale", draw.any_of({1.0, 2.5}));
+  overrides.set("model.feed_forward.selection_bias", draw.one_in(3));
+  if (experts < 6 || draw.one_in(2)) return;
+  overrides.set("model.feed_forward.expert_groups", experts / 2);
+  overrides.set("model.feed_forward.top_groups", draw.between(2, experts / 2));
 }
 
 bool draw_feed_forward(Draw& draw, Overrides& overrides) {
   const bool has_experts = !draw.one_in(3);
-  overrides.set("model.feed_forward.activation", draw.any_of({"swiglu", "relu2"}));
+  overrides.set("model.feed_forward.activation", draw.any_of({"swiglu", "relu2", "geglu", "gelu", "clamped_swiglu"}));
+  overrides.set("model.feed_forward.bias", draw.one_in(3));
   overrides.set("model.feed_forward.intermediate", draw.any_of<int64_t>({24, 32, 37}));
   if (has_experts) {
     draw_experts(draw, overrides);
@@ -127,6 +151,11 @@ bool draw_model(Draw& draw, Overrides& overrides) {
   overrides.set("model.vocab", draw.any_of<int64_t>({256, 257, 262}));
   overrides.set("model.tie_embeddings", draw.one_in(2));
   overrides.set("model.embed_scale", draw.any_of({1.0, 4.0}));
+  overrides.set("model.norm_place", draw.any_of({"before", "before", "after", "both"}));
+  overrides.set("model.norm_plus_one", draw.one_in(3));
+  overrides.set("model.residual_scale", draw.any_of({1.0, 0.5}));
+  overrides.set("model.logits_divisor", draw.any_of({1.0, 3.0}));
+  overrides.set("model.logits_softcap", draw.any_of({0.0, 5.0}));
   overrides.set("model.init_std", 0.1);
   overrides.set("model.z_loss", draw.any_of({0.0, 0.001}));
   draw_attention(draw, overrides);

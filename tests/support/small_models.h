@@ -51,6 +51,46 @@ inline std::vector<recipe::Model> small_models() {
                                small_model("mamba", "M"), small_model("recurrent", "R"), small_model("hybrid", "AEMR")};
   models.push_back(small_model("qk_norm", "A", [](Model& m) { m.config<blocks::Attention>().qk_norm = true; }));
   models.push_back(small_model("no_rope", "A", [](Model& m) { m.config<blocks::Attention>().rope = false; }));
+  models.push_back(small_model("part_of_yarn", "A", [](Model& m) {
+    m.config<blocks::Attention>().rotary_dim = 2;
+    m.config<blocks::Attention>().rope_scaling = blocks::RopeScaling::yarn;
+    m.config<blocks::Attention>().rope_factor = 4;
+    m.config<blocks::Attention>().rope_original_length = 8;
+  }));
+  models.push_back(small_model("norm_over_heads", "A", [](Model& m) {
+    m.norm_plus_one = true;
+    m.config<blocks::Attention>().qk_norm = true;
+    m.config<blocks::Attention>().qk_norm_over = blocks::NormOver::heads;
+  }));
+  models.push_back(small_model("biases", "AE", [](Model& m) {
+    m.config<blocks::Attention>().qkv_bias = m.config<blocks::Attention>().out_bias = true;
+    m.config<blocks::FeedForward>().bias = true;
+    m.config<blocks::FeedForward>().activation = blocks::ActivationFunction::geglu;
+  }));
+  models.push_back(small_model("caps_and_sinks", "AE", [](Model& m) {
+    m.logits_softcap = 3;
+    m.config<blocks::Attention>().softcap = 2;
+    m.config<blocks::Attention>().sinks = true;
+    m.config<blocks::FeedForward>().activation = blocks::ActivationFunction::gelu;
+  }));
+  models.push_back(small_model("norms_around", "AE", [](Model& m) {
+    m.norm_place = recipe::NormPlace::both;
+    m.residual_scale = 0.5;
+    m.logits_divisor = 3;
+  }));
+  models.push_back(small_model("biased_experts", "E", [](Model& m) {
+    m.config<blocks::FeedForward>() = {.activation = blocks::ActivationFunction::clamped_swiglu,
+                                       .clamp_limit = 1,
+                                       .bias = true,
+                                       .intermediate = 12,
+                                       .experts = 6,
+                                       .routed_scale = 2.5,
+                                       .expert_groups = 3,
+                                       .top_groups = 2,
+                                       .selection_bias = true,
+                                       .capacity_factor = 0,
+                                       .shared_intermediate = 6};
+  }));
   models.push_back(small_model("window", "A", [](Model& m) { m.config<blocks::Attention>().window = 3; }));
   models.push_back(small_model("sparse", "A", [](Model& m) {
     m.config<blocks::Attention>().sparse_block = 2;

@@ -9,6 +9,7 @@
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/schema/limits.h"
 #include "megacpp/program/blocks/block.h"
+#include "megacpp/program/blocks/rope.h"
 
 namespace megacpp::blocks {
 namespace {
@@ -19,9 +20,35 @@ std::vector<ConfigKey> keys() {
       setting<&Attention::heads>("heads", between(1, kMaxParts), "Query heads."),
       setting<&Attention::kv_heads>("kv_heads", between(1, kMaxParts), "Key and value heads; divides the query heads."),
       setting<&Attention::head_dim>("head_dim", between(1, kMaxParts), "Width of one head; even with rope."),
+      setting<&Attention::scale>("scale", at_least(0), "Factor on the scores; 0 = 1 / sqrt(head_dim)."),
+      setting<&Attention::softcap>("softcap", at_least(0),
+                                   "Scores become softcap tanh(score / softcap) ahead of the mask; 0 = off."),
       setting<&Attention::rope>("rope", any(), "Rotary position embedding."),
       setting<&Attention::rope_theta>("rope_theta", above(0), "Base of the rotary wavelengths."),
-      setting<&Attention::qk_norm>("qk_norm", any(), "RMS norm on each query and key head before rope."),
+      setting<&Attention::rotary_dim>("rotary_dim", between(0, kMaxParts),
+                                      "First channels of a head that rope turns, an odd one with the next; 0 = all."),
+      setting<&Attention::rope_scaling>("rope_scaling",
+                                        "Which wavelengths are rope_factor times as long, for longer contexts."),
+      setting<&Attention::rope_factor>("rope_factor", at_least(1), "Factor of rope_scaling."),
+      setting<&Attention::rope_original_length>(
+          "rope_original_length", between(0, kMaxTokens),
+          "rope_scaling llama3 and yarn: tokens of the context that turns are counted over."),
+      setting<&Attention::rope_slow_turns>("rope_slow_turns", above(0),
+                                           "llama3 and yarn: channels that turn no more often are stretched in full."),
+      setting<&Attention::rope_fast_turns>(
+          "rope_fast_turns", at_least(0),
+          "llama3 and yarn: channels that turn no less often stay as they are; 0 = 4 for llama3, 32 for yarn."),
+      setting<&Attention::rope_whole_channels>("rope_whole_channels", any(),
+                                               "yarn: round the places of slow and fast turns to whole channels."),
+      setting<&Attention::rope_amplitude>("rope_amplitude", at_least(0),
+                                          "yarn: factor on turned queries and keys; 0 = 0.1 ln(rope_factor) + 1."),
+      setting<&Attention::qk_norm>("qk_norm", any(), "RMS norm on queries and keys before rope."),
+      setting<&Attention::qk_norm_over>("qk_norm_over", "What qk_norm takes the mean square of."),
+      setting<&Attention::qkv_bias>("qkv_bias", any(), "Biases on queries, keys and values."),
+      setting<&Attention::out_bias>("out_bias", any(), "Bias on the output."),
+      setting<&Attention::sinks>("sinks", any(),
+                                 "One learned score per head beside those of the keys: it takes weight and adds no "
+                                 "value."),
       setting<&Attention::window>("window", between(0, kMaxTokens),
                                   "Tokens a query sees, itself included; 0 = all before it."),
       setting<&Attention::sparse_block>("sparse_block", between(0, kMaxTokens),
@@ -55,12 +82,12 @@ void check_sparse(const ConfigCheck& check, const Attention& a) {
 void check(const ConfigCheck& check) {
   const Attention& a = check.config.as<Attention>();
   require_divides(check, {check.path("heads"), a.heads, check.path("kv_heads"), a.kv_heads});
-  MEGACPP_REQUIRE(
-      !a.rope || a.head_dim % 2 == 0, E1005,
-      {.where = check.at("head_dim"),
-       .got = fmt::format("head_dim {} with rope", a.head_dim),
-       .wanted = "an even head_dim: rope turns pairs of channels",
-       .next = fmt::format("set {}: {}, or {}: false", check.path("head_dim"), a.head_dim + 1, check.path("rope"))});
+  check_rope(check, a);
+  MEGACPP_REQUIRE(a.qk_norm || a.qk_norm_over == NormOver::head, E1003,
+                  {.where = check.at("qk_norm_over"),
+                   .got = "heads without qk_norm",
+                   .wanted = "qk_norm, which reads it",
+                   .next = fmt::format("set {}: true", check.path("qk_norm"))});
   check_sparse(check, a);
 }
 
@@ -106,28 +133,6 @@ std::vector<CollectiveAdvice> advice() {
            "layout.context_parallel=1", "layout.context_attention=ring passes keys and values around instead"}};
 }
 
-// Of the tokens that the mixers of a chip hold: angles of others would be computed in vain. f32 of `shape`
-ValueId own_positions(const BuildContext& context, const ir::Shape& shape) {
-  ops::Builder& b = context.builder;
-  const ValueId own = context.reshard(*context.positions, {Dim::whole}, {Dim::sequence});
-  return b.broadcast(b.convert(own, ir::DType::f32), shape, {0});
-}
-
-// Rotation angles position * theta^(-i / (d/2)): f32[sequence, head_dim / 2]
-std::map<std::string, ValueId> rope_tables(const BuildContext& context) {
-  const Attention& a = context.config.as<Attention>();
-  if (!a.rope) return {};
-  ops::Builder& b = context.builder;
-  const int64_t half = a.head_dim / 2;
-  const ir::Shape shape = {context.dims.sequence, half};
-  const ValueId position = context.positions ? own_positions(context, shape) : b.iota(shape, 0, ir::DType::f32);
-  const ValueId index = b.iota(shape, 1, ir::DType::f32);
-  const ValueId frequency = b.exp(b.scale(index, -std::log(a.rope_theta) / static_cast<double>(half)));
-  const ValueId angle = b.mul(position, frequency);
-  const ValueId cos = b.unary("cos", angle);
-  return {{"rope_cos", cos}, {"rope_sin", b.unary("sin", angle)}};
-}
-
 std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
   const Attention& a = config.as<Attention>();
   const int64_t q = a.heads * a.head_dim, kv = a.kv_heads * a.head_dim;
@@ -136,30 +141,57 @@ std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
                                  {"wv", {dims.hidden, kv}, {Dim::whole, Dim::kv_heads}, Init::normal(dims.init_std)},
                                  {"wo", {q, dims.hidden}, {Dim::heads, Dim::whole}, Init::normal(dims.output_std)}};
   if (a.qk_norm) {
-    list.push_back({"q_norm", {a.head_dim}, {Dim::whole}, Init::ones(), ParameterKind::norm});
-    list.push_back({"k_norm", {a.head_dim}, {Dim::whole}, Init::ones(), ParameterKind::norm});
+    const bool is_whole = a.qk_norm_over == NormOver::heads;
+    const Init gain = dims.first_gain();
+    list.push_back({"q_norm", {is_whole ? q : a.head_dim}, {Dim::whole}, gain, ParameterKind::norm});
+    list.push_back({"k_norm", {is_whole ? kv : a.head_dim}, {Dim::whole}, gain, ParameterKind::norm});
   }
+  if (a.qkv_bias) {
+    list.push_back({"bq", {q}, {Dim::heads}, Init::zeros(), ParameterKind::bias});
+    list.push_back({"bk", {kv}, {Dim::kv_heads}, Init::zeros(), ParameterKind::bias});
+    list.push_back({"bv", {kv}, {Dim::kv_heads}, Init::zeros(), ParameterKind::bias});
+  }
+  if (a.out_bias) list.push_back({"bo", {dims.hidden}, {Dim::whole}, Init::zeros(), ParameterKind::bias});
+  if (a.sinks) list.push_back({"sinks", {a.heads}, {Dim::heads}, Init::zeros(), ParameterKind::bias});
   return list;
 }
 
-// [batch, sequence, heads, head_dim], normed and rotated as configured
-ValueId heads_of(const BuildContext& context, ValueId projected, int64_t heads, const std::string& norm) {
-  ops::Builder& b = context.builder;
+// One of queries, keys and values: how many heads of which dimension, and the suffix of its parameters.
+struct Projection {
+  std::string name;
+  int64_t heads;
+  Dim dim;
+};
+
+// The mean square over all heads needs those of other chips.
+ValueId normed_over_heads(const BuildContext& context, ValueId x, const Projection& to) {
+  const std::vector<Dim> split = {Dim::batch, Dim::sequence, to.dim}, whole = {Dim::batch, Dim::sequence, Dim::whole};
+  return context.reshard(context.norm(context.reshard(x, split, whole), to.name + "_norm"), whole, split);
+}
+
+// x[batch, sequence, hidden] -> [batch, sequence, heads, head_dim]
+ValueId heads_of(const BuildContext& context, ValueId x, const Projection& to) {
   const Attention& a = context.config.as<Attention>();
-  ValueId x = b.reshape(projected, {context.dims.batch, context.dims.sequence, heads, a.head_dim});
-  if (norm.empty()) return x;
-  if (a.qk_norm) x = b.node("rms_norm", {x, context.weight(norm)}, {{"eps", context.dims.norm_eps}})[0];
-  if (a.rope) x = b.one("rope", {x, context.shared.at("rope_cos"), context.shared.at("rope_sin")});
-  return x;
+  ValueId rows = project(context, x, "w" + to.name);
+  if (a.qkv_bias) rows = add_bias(context, rows, "b" + to.name);
+  const bool is_normed = a.qk_norm && to.name != "v";
+  if (is_normed && a.qk_norm_over == NormOver::heads) rows = normed_over_heads(context, rows, to);
+  rows = context.builder.reshape(rows, {context.dims.batch, context.dims.sequence, to.heads, a.head_dim});
+  if (is_normed && a.qk_norm_over == NormOver::head) rows = context.norm(rows, to.name + "_norm");
+  if (a.rope && to.name != "v")
+    rows = context.builder.one("rope", {rows, context.shared.at("rope_cos"), context.shared.at("rope_sin")});
+  return rows;
 }
 
 ir::Attrs attributes(const Attention& a) {
-  return {{"scale", 1.0 / std::sqrt(static_cast<double>(a.head_dim))},
-          {"causal", int64_t{1}},
-          {"window", a.window},
-          {"sparse_block", a.sparse_block},
-          {"sparse_local", a.sparse_local},
-          {"sparse_global", a.sparse_global}};
+  ir::Attrs attrs = {{"scale", a.scale > 0 ? a.scale : 1.0 / std::sqrt(static_cast<double>(a.head_dim))},
+                     {"causal", int64_t{1}},
+                     {"window", a.window},
+                     {"sparse_block", a.sparse_block},
+                     {"sparse_local", a.sparse_local},
+                     {"sparse_global", a.sparse_global}};
+  if (a.softcap > 0) attrs.set("softcap", a.softcap);
+  return attrs;
 }
 
 // Keys or values of the tokens before and of these, each in its slot: [batch, slots, kv_heads, head_dim]
@@ -170,6 +202,14 @@ ValueId remember(const BuildContext& context, const std::string& port, ValueId o
   const ValueId after = b.one("cache_update", {before, own, slots, *context.positions});
   context.decoding->next[port] = after;
   return after;
+}
+
+// Scores of heads that no key has, behind all other operands.
+void add_sinks(const BuildContext& context, bool swaps, std::vector<ValueId>& operands, ir::Attrs& attrs) {
+  if (!context.config.as<Attention>().sinks) return;
+  attrs.set("sinks", int64_t{1});
+  const ValueId sinks = context.master("sinks");
+  operands.push_back(swaps ? context.reshard(sinks, {Dim::heads}, {Dim::whole_heads}) : sinks);
 }
 
 // Queries and keys are the same tokens, so what describes them stands for both sides. Attributes only say what is
@@ -201,9 +241,9 @@ ValueId build(const BuildContext& context, ValueId stream) {
   std::vector<ValueId> operands;
   {
     ops::Scope scope(b, "qkv");
-    const ValueId q = heads_of(context, project(context, x, "wq"), a.heads, "q_norm");
-    const ValueId k = heads_of(context, project(context, x, "wk"), a.kv_heads, "k_norm");
-    const ValueId v = heads_of(context, project(context, x, "wv"), a.kv_heads, "");
+    const ValueId q = heads_of(context, x, {"q", a.heads, Dim::heads});
+    const ValueId k = heads_of(context, x, {"k", a.kv_heads, Dim::kv_heads});
+    const ValueId v = heads_of(context, x, {"v", a.kv_heads, Dim::kv_heads});
     operands = {q, k, v};
     if (context.decoding != nullptr) {
       operands[1] = remember(context, "keys", k);
@@ -224,12 +264,15 @@ ValueId build(const BuildContext& context, ValueId stream) {
     }
     ir::Attrs attrs = attributes(a);
     add_tokens(context, operands, attrs);
+    add_sinks(context, swaps, operands, attrs);
     out = b.node("attention", operands, attrs)[0];
     if (swaps) out = context.reshard(out, q_heads, q_tokens);
   }
   ops::Scope scope(b, "out");
   const ValueId rows = b.reshape(out, {context.dims.batch, context.dims.sequence, a.heads * a.head_dim});
-  return context.leave(project(context, rows, "wo"));
+  const ValueId y = context.leave(project(context, rows, "wo"));
+  // Added where partial sums have ended: it must count once.
+  return a.out_bias ? add_bias(context, y, "bo") : y;
 }
 
 }  // namespace

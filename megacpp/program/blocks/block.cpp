@@ -27,6 +27,16 @@ std::map<char, Config> default_configs() {
   return configs;
 }
 
+ValueId rms_norm(ops::Builder& builder, const Dims& dims, ValueId x, ValueId gain) {
+  ir::Attrs attrs = {{"eps", dims.norm_eps}};
+  if (dims.norm_plus_one) attrs.set("offset", 1.0);
+  return builder.node("rms_norm", {x, builder.convert(gain, dims.compute)}, std::move(attrs))[0];
+}
+
+ValueId BuildContext::norm(ValueId x, const std::string& gain) const {
+  return rms_norm(builder, dims, x, master(gain));
+}
+
 ValueId BuildContext::reshard(ValueId x, const std::vector<Dim>& from, const std::vector<Dim>& to) const {
   if (parallel.is_one_chip()) return x;
   const ir::Sharding before = parallel.sharding(from), after = parallel.sharding(to);
@@ -56,6 +66,11 @@ ValueId project(const BuildContext& context, ValueId x, const std::string& weigh
   return project(context, x, weight, [&context](ValueId rows, ValueId matrix) {
     return context.builder.matmul(rows, context.builder.convert(matrix, context.dims.compute));
   });
+}
+
+ValueId add_bias(const BuildContext& context, ValueId x, const std::string& bias) {
+  ops::Builder& b = context.builder;
+  return b.add(x, b.broadcast(context.weight(bias), b.shape(x), {b.type(x).rank() - 1}));
 }
 
 }  // namespace megacpp::blocks

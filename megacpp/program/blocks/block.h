@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of a block family: all that is known of it. Its letter and settings with their documentation, how they fit
 // together, its parameters, the graph of its mixer, what a layout may split, what a token-by-token run keeps. The model
-// puts the pre-norm and the residual around the mixer. To add a family: blocks/<family>.cpp with one BlockDef, one line
+// puts norms and the residual around the mixer. To add a family: blocks/<family>.cpp with one BlockDef, one line
 // in block_list.inc.
 #pragma once
 
@@ -30,10 +30,14 @@ struct Dims {
   int64_t sequence = 0;
   int64_t hidden = 0;
   double norm_eps = 1e-5;
-  double init_std = 0.02;    // of projections into a block
-  double output_std = 0.02;  // of projections back to the residual stream, smaller in deep models
+  bool norm_plus_one = false;  // norms scale by 1 + gain
+  double init_std = 0.02;      // of projections into a block
+  double output_std = 0.02;    // of projections back to the residual stream, smaller in deep models
   ir::DType compute = ir::DType::f32;
   int64_t step_tokens = 1;  // of each sequence that a step of decoding reads at most
+
+  /// With which the gains of norms scale by one.
+  Init first_gain() const { return norm_plus_one ? Init::zeros() : Init::ones(); }
 };
 
 /// What one block with experts says about its routing; the model turns it into losses and metrics.
@@ -75,6 +79,9 @@ struct BuildContext {
   /// A parameter in the compute dtype, or as stored.
   ValueId weight(const std::string& name) const { return builder.convert(master(name), dims.compute); }
   ValueId master(const std::string& name) const { return weights.at(name); }
+
+  /// RMS norm of the last dimension by a gain of the model's kind, without or with one added.
+  ValueId norm(ValueId x, const std::string& gain) const;
 
   /// Where the sharding of a value changes: from that of the dimensions `from` to that of `to`. Its gradient goes the
   /// other way. No node on a single chip.
@@ -146,5 +153,11 @@ using Product = std::function<ValueId(ValueId x, ValueId matrix)>;
 ValueId project(const BuildContext& context, ValueId x, const std::string& weight, const Product& product);
 /// The same for x[.., in] and a parameter [in, out], in the compute dtype.
 ValueId project(const BuildContext& context, ValueId x, const std::string& weight);
+
+/// x[.., out] plus a parameter [out].
+ValueId add_bias(const BuildContext& context, ValueId x, const std::string& bias);
+
+/// RMS norm of the last dimension by `gain`, which is f32 as stored.
+ValueId rms_norm(ops::Builder& builder, const Dims& dims, ValueId x, ValueId gain);
 
 }  // namespace megacpp::blocks

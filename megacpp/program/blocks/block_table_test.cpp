@@ -55,6 +55,22 @@ std::vector<Case> all_cases() {
   add(
       "A_qk_norm", 'A', +[](Attention& a) { a.qk_norm = true; });
   add(
+      "A_norm_over_heads", 'A', +[](Attention& a) { a.qk_norm = true, a.qk_norm_over = NormOver::heads; });
+  add(
+      "A_biases", 'A', +[](Attention& a) { a.qkv_bias = a.out_bias = true; });
+  add(
+      "A_sinks", 'A', +[](Attention& a) { a.sinks = true, a.softcap = 30, a.scale = 0.5; });
+  add(
+      "A_linear_rope", 'A', +[](Attention& a) { a.rope_scaling = RopeScaling::linear, a.rope_factor = 2; });
+  add(
+      "A_llama3_rope", 'A',
+      +[](Attention& a) { a.rope_scaling = RopeScaling::llama3, a.rope_factor = 8, a.rope_original_length = 4; });
+  add(
+      "A_part_of_yarn", 'A', +[](Attention& a) {
+        a.rotary_dim = 2;
+        a.rope_scaling = RopeScaling::yarn, a.rope_factor = 4, a.rope_original_length = 8;
+      });
+  add(
       "A_documents", 'A', +[](Attention& a) { a.document_mask = true; });
   add(
       "A_no_rope", 'A', +[](Attention& a) { a.rope = false; });
@@ -62,6 +78,21 @@ std::vector<Case> all_cases() {
       "A_window", 'A', +[](Attention& a) { a.window = 3; });
   add(
       "E_relu2", 'E', +[](FeedForward& e) { e.activation = ActivationFunction::relu2; });
+  add(
+      "E_geglu", 'E', +[](FeedForward& e) { e.activation = ActivationFunction::geglu, e.bias = true; });
+  add(
+      "E_gelu", 'E', +[](FeedForward& e) { e.activation = ActivationFunction::gelu, e.bias = true; });
+  add(
+      "E_clamped_experts", 'E', +[](FeedForward& e) {
+        e.activation = ActivationFunction::clamped_swiglu;
+        e.bias = true;
+        e.experts = 4;
+        e.shared_intermediate = 6;
+      });
+  add(
+      "E_groups", 'E', +[](FeedForward& e) {
+        e.experts = 6, e.expert_groups = 3, e.top_groups = 2, e.routed_scale = 2.5, e.selection_bias = true;
+      });
   add(
       "E_experts", 'E', +[](FeedForward& e) { e.experts = 4; });
   add(

@@ -5,6 +5,7 @@
 
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/schema/limits.h"
+#include "megacpp/program/blocks/activation.h"
 #include "megacpp/program/blocks/block.h"
 
 namespace megacpp::blocks {
@@ -14,6 +15,10 @@ std::vector<ConfigKey> keys() {
   using namespace schema;  // ranges and limits
   return {
       setting<&FeedForward::activation>("activation", "Function between the matrices."),
+      setting<&FeedForward::clamp_limit>("clamp_limit", above(0),
+                                         "clamped_swiglu: largest gate, and largest size of u."),
+      setting<&FeedForward::clamp_slope>("clamp_slope", above(0), "clamped_swiglu: slope inside of the sigmoid."),
+      setting<&FeedForward::bias>("bias", any(), "Biases on all matrices, the router's too."),
       setting<&FeedForward::intermediate>("intermediate", between(1, kMaxWidth),
                                           "Inner width, of each expert when there are experts."),
       setting<&FeedForward::experts>("experts", between(0, kMaxParts), "Number of routed experts; 0 = dense."),
@@ -21,6 +26,14 @@ std::vector<ConfigKey> keys() {
       setting<&FeedForward::routing>("routing", "Who chooses."),
       setting<&FeedForward::scoring>("scoring", "From router logits to scores."),
       setting<&FeedForward::renormalise>("renormalise", any(), "Divide the chosen scores by their sum."),
+      setting<&FeedForward::routed_scale>("routed_scale", above(0), "Factor on the chosen scores after that."),
+      setting<&FeedForward::expert_groups>("expert_groups", between(1, kMaxParts),
+                                           "Equal groups of experts, each with the sum of its two best scores."),
+      setting<&FeedForward::top_groups>("top_groups", between(1, kMaxParts),
+                                        "Groups with the highest sums, out of which a token's experts are chosen."),
+      setting<&FeedForward::selection_bias>(
+          "selection_bias", any(),
+          "A number per expert, added to its scores where experts are chosen; bias_rate has one too, and moves it."),
       setting<&FeedForward::capacity_factor>(
           "capacity_factor", between(0, kMaxParts),
           "Tokens each expert takes of a sequence = factor x sequence x top_k / experts, rounded up; 0 = dropless."),
@@ -50,8 +63,45 @@ void check_expert_choice(const ConfigCheck& check, const FeedForward& e) {
        .next = fmt::format("set {}: 0, or {}: token_choice", check.path("bias_rate"), check.path("routing"))});
 }
 
+// Settings that need what is not there, each with whether it is given and what reads it.
+void check_unread(const ConfigCheck& check, const FeedForward& e) {
+  const FeedForward defaults;
+  const auto require_unset = [&](bool is_given, const char* key, const char* reader) {
+    MEGACPP_REQUIRE(!is_given, E1003,
+                    {.where = check.at(key),
+                     .got = fmt::format("{} without {}", key, reader),
+                     .wanted = fmt::format("{}, which alone reads it", reader),
+                     .next = fmt::format("remove {}", check.path(key))});
+  };
+  const bool is_clamped = e.activation == ActivationFunction::clamped_swiglu;
+  require_unset(!is_clamped && e.clamp_limit != defaults.clamp_limit, "clamp_limit", "activation clamped_swiglu");
+  require_unset(!is_clamped && e.clamp_slope != defaults.clamp_slope, "clamp_slope", "activation clamped_swiglu");
+  const bool chooses = e.experts > 0 && e.routing == RoutedBy::tokens;
+  const char* const reader = "experts that tokens choose";
+  require_unset(!chooses && e.routed_scale != 1, "routed_scale", reader);
+  require_unset(!chooses && e.expert_groups != 1, "expert_groups", reader);
+  require_unset(!chooses && e.selection_bias, "selection_bias", reader);
+}
+
+void check_groups(const ConfigCheck& check, const FeedForward& e) {
+  require_divides(check, {check.path("experts"), e.experts, check.path("expert_groups"), e.expert_groups});
+  const int64_t of_group = e.experts / e.expert_groups;
+  MEGACPP_REQUIRE(e.expert_groups == 1 || of_group >= 2, E1005,
+                  {.where = check.at("expert_groups"),
+                   .got = fmt::format("{} groups of {} expert", e.expert_groups, of_group),
+                   .wanted = "groups of at least two experts, whose scores are added up",
+                   .next = fmt::format("set {}: 1", check.path("expert_groups"))});
+  MEGACPP_REQUIRE(e.top_groups <= e.expert_groups && e.top_groups * of_group >= e.top_k, E1005,
+                  {.where = check.at("top_groups"),
+                   .got = fmt::format("{} of {} groups, each of {} experts, for top_k {}", e.top_groups,
+                                      e.expert_groups, of_group, e.top_k),
+                   .wanted = "groups that there are, with experts enough for a token",
+                   .next = fmt::format("set {}: {}", check.path("top_groups"), e.expert_groups)});
+}
+
 void check(const ConfigCheck& check) {
   const FeedForward& e = check.config.as<FeedForward>();
+  check_unread(check, e);
   if (e.experts == 0) {
     MEGACPP_REQUIRE(
         e.shared_intermediate == 0, E1003,
@@ -67,6 +117,7 @@ void check(const ConfigCheck& check) {
                    .wanted = fmt::format("between 1 and {}", e.experts),
                    .next = fmt::format("set {}: {}", check.path("top_k"), e.experts)});
   if (e.routing == RoutedBy::experts) check_expert_choice(check, e);
+  check_groups(check, e);
 }
 
 Router router(const FeedForward& e) {
@@ -114,49 +165,107 @@ std::vector<CollectiveAdvice> advice() {
            "then every chip holds all experts"}};
 }
 
-// Weights of one feed-forward, dense or per expert (`lead` = {experts}).
-void add_weights(std::vector<Parameter>& list, const std::string& prefix, const ir::Shape& lead, const Dims& dims,
-                 int64_t intermediate, bool gated) {
-  const auto shape = [&lead](int64_t in, int64_t out) {
-    ir::Shape s = lead;
-    s.push_back(in);
-    s.push_back(out);
-    return s;
+// The matrices of one feed-forward with their biases, dense or per expert (`lead` = {experts}).
+class Matrices {
+ public:
+  Matrices(std::vector<Parameter>& list, const Dims& dims, const FeedForward& f) : list_(list), dims_(dims), f_(f) {}
+
+  void add(const std::string& prefix, const ir::Shape& lead, int64_t intermediate) {
+    const Dim inner = lead.empty() ? Dim::mlp : Dim::expert_mlp;
+    const Side stream{dims_.hidden, Dim::whole}, inside{intermediate, inner};
+    if (f_.is_gated()) add(prefix, "gate", lead, stream, inside, dims_.init_std);
+    add(prefix, "up", lead, stream, inside, dims_.init_std);
+    add(prefix, "down", lead, inside, stream, dims_.output_std);
+  }
+
+ private:
+  struct Side {
+    int64_t size;
+    Dim dim;
   };
-  const std::vector<Dim> into =
-      lead.empty() ? std::vector{Dim::whole, Dim::mlp} : std::vector{Dim::experts, Dim::whole, Dim::expert_mlp};
-  const std::vector<Dim> out =
-      lead.empty() ? std::vector{Dim::mlp, Dim::whole} : std::vector{Dim::experts, Dim::expert_mlp, Dim::whole};
-  if (gated) list.push_back({prefix + "w_gate", shape(dims.hidden, intermediate), into, Init::normal(dims.init_std)});
-  list.push_back({prefix + "w_up", shape(dims.hidden, intermediate), into, Init::normal(dims.init_std)});
-  list.push_back({prefix + "w_down", shape(intermediate, dims.hidden), out, Init::normal(dims.output_std)});
-}
+
+  void add(const std::string& prefix, const std::string& name, const ir::Shape& lead, Side in, Side out,
+           double deviation) {
+    const auto with_lead = [&lead](auto first, const auto& rest) {
+      std::vector<typename std::decay_t<decltype(rest)>::value_type> all(lead.size(), first);
+      all.insert(all.end(), rest.begin(), rest.end());
+      return all;
+    };
+    const int64_t count = lead.empty() ? 0 : lead[0];
+    list_.push_back({prefix + "w_" + name, with_lead(count, ir::Shape{in.size, out.size}),
+                     with_lead(Dim::experts, std::vector{in.dim, out.dim}), Init::normal(deviation)});
+    if (f_.bias)
+      list_.push_back({prefix + "b_" + name, with_lead(count, ir::Shape{out.size}),
+                       with_lead(Dim::experts, std::vector{out.dim}), Init::zeros(), ParameterKind::bias});
+  }
+
+  std::vector<Parameter>& list_;
+  const Dims& dims_;
+  const FeedForward& f_;
+};
 
 std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
   const FeedForward& f = config.as<FeedForward>();
   std::vector<Parameter> list;
+  Matrices matrices(list, dims, f);
   if (f.experts == 0) {
-    add_weights(list, "", {}, dims, f.intermediate, f.is_gated());
+    matrices.add("", {}, f.intermediate);
     return list;
   }
   list.push_back({"router", {dims.hidden, f.experts}, {Dim::whole, Dim::whole}, Init::normal(dims.init_std)});
-  add_weights(list, "", {f.experts}, dims, f.intermediate, f.is_gated());
-  if (f.shared_intermediate > 0) add_weights(list, "shared.", {}, dims, f.shared_intermediate, f.is_gated());
-  if (f.bias_rate > 0)
-    list.push_back({"expert_bias", {f.experts}, {Dim::whole}, Init::zeros(), ParameterKind::bias, false});
+  if (f.bias) list.push_back({"router_bias", {f.experts}, {Dim::whole}, Init::zeros(), ParameterKind::bias});
+  matrices.add("", {f.experts}, f.intermediate);
+  if (f.shared_intermediate > 0) matrices.add("shared.", {}, f.shared_intermediate);
+  if (f.has_selection_bias())
+    list.push_back({.name = "expert_bias",
+                    .shape = {f.experts},
+                    .dims = {Dim::whole},
+                    .init = Init::zeros(),
+                    .kind = ParameterKind::bias,
+                    .trainable = false,
+                    .frozen = f.bias_rate == 0});
   return list;
 }
 
-// The nonlinearity between the projections. `gate` is ignored by relu^2.
-ValueId activated(ops::Builder& b, ValueId up, std::optional<ValueId> gate) {
-  if (gate) return b.mul(b.silu(*gate), up);
+ValueId clamped_swiglu(ops::Builder& b, const FeedForward& f, ValueId up, ValueId gate) {
+  const auto number = [&](double value) { return b.constant(value, {}, b.type(up).dtype); };
+  const ValueId limit = number(f.clamp_limit), lowest = number(-f.clamp_limit);
+  const ValueId g = b.min(gate, limit);
+  const ValueId u = b.offset(b.max(b.min(up, limit), lowest), 1.0);
+  const ValueId slope = b.logistic(b.scale(g, f.clamp_slope));
+  return b.mul(b.mul(g, slope), u);
+}
+
+// The nonlinearity between the projections; `gate` is there where it is gated.
+ValueId activated(ops::Builder& b, const FeedForward& f, ValueId up, std::optional<ValueId> gate) {
+  switch (f.activation) {
+    case ActivationFunction::swiglu:
+      return b.mul(b.silu(*gate), up);
+    case ActivationFunction::geglu:
+      return b.mul(gelu_tanh(b, *gate), up);
+    case ActivationFunction::clamped_swiglu:
+      return clamped_swiglu(b, f, up, *gate);
+    case ActivationFunction::gelu:
+      return gelu_tanh(b, up);
+    case ActivationFunction::relu2:
+      break;
+  }
   return b.square(b.max(up, b.constant(0.0, {}, b.type(up).dtype)));
 }
 
+// Up to the last product, whose bias joins where partial sums of it have ended.
 ValueId dense(const BuildContext& context, ValueId x, const std::string& prefix) {
-  const bool gated = context.config.as<FeedForward>().is_gated();
-  const auto gate = gated ? std::optional(project(context, x, prefix + "w_gate")) : std::nullopt;
-  return project(context, activated(context.builder, project(context, x, prefix + "w_up"), gate), prefix + "w_down");
+  const FeedForward& f = context.config.as<FeedForward>();
+  const auto into = [&](const std::string& name) {
+    const ValueId rows = project(context, x, prefix + "w_" + name);
+    return f.bias ? add_bias(context, rows, prefix + "b_" + name) : rows;
+  };
+  const auto gate = f.is_gated() ? std::optional(into("gate")) : std::nullopt;
+  return project(context, activated(context.builder, f, into("up"), gate), prefix + "w_down");
+}
+
+ValueId with_down_bias(const BuildContext& context, ValueId y, const std::string& prefix) {
+  return context.config.as<FeedForward>().bias ? add_bias(context, y, prefix + "b_down") : y;
 }
 
 // log(sum(exp)) over the last dimension of [b, s, v]; the cross-entropy kernel computes just that for a masked label.
@@ -250,13 +359,31 @@ Routing place(const BuildContext& context, ValueId experts, ValueId weights) {
   return {slot, weights, requests, used, row_shape(context, limits.rows_per_expert)};
 }
 
+// Scores [batch, sequence, experts] with those outside of a token's best groups so low that none is chosen.
+ValueId of_best_groups(ops::Builder& b, const FeedForward& f, ValueId selection) {
+  constexpr double kNever = -1e30;
+  constexpr int64_t kCounted = 2;  // scores of a group that its sum has
+  const int64_t batch = b.shape(selection)[0], sequence = b.shape(selection)[1], groups = f.expert_groups;
+  const ir::Shape by_group = {batch, sequence, groups, f.experts / groups};
+  const ValueId grouped = b.reshape(selection, by_group);
+  const ValueId sums = b.reduce_sum(b.node("top_k", {grouped}, {{"k", kCounted}})[0], {3});
+  const ValueId best = b.node("top_k", {sums}, {{"k", f.top_groups}})[1];  // i32[batch, sequence, top_groups]
+  const ir::Shape pairs = {batch, sequence, f.top_groups, groups};
+  const ValueId group = b.iota(pairs, 3);
+  const ValueId is_group = b.compare(b.broadcast(best, pairs, {0, 1, 2}), group, "eq");
+  const ValueId is_best = b.reduce_max(b.convert(is_group, ir::DType::f32), {2});  // [batch, sequence, groups]
+  const ValueId spread = b.broadcast(is_best, by_group, {0, 1, 2});
+  const ValueId taken = b.compare(spread, b.constant_like(0.0, spread), "gt");
+  return b.reshape(b.select(taken, grouped, b.constant_like(kNever, grouped)), b.shape(selection));
+}
+
 Routing route_tokens(const BuildContext& context, ValueId scores) {
   ops::Builder& b = context.builder;
   const FeedForward& f = context.config.as<FeedForward>();
-  const bool biased = f.bias_rate > 0;
+  const bool biased = f.has_selection_bias();
   // The bias steers which experts are chosen, never how much they count.
-  const ValueId selection =
-      biased ? b.add(scores, b.broadcast(context.master("expert_bias"), b.shape(scores), {2})) : scores;
+  ValueId selection = biased ? b.add(scores, b.broadcast(context.master("expert_bias"), b.shape(scores), {2})) : scores;
+  if (f.top_groups < f.expert_groups) selection = of_best_groups(b, f, selection);
   const std::vector<ValueId> top = b.node("top_k", {selection}, {{"k", f.top_k}});
   ValueId weights = top[0];
   if (biased) {
@@ -267,6 +394,7 @@ Routing route_tokens(const BuildContext& context, ValueId scores) {
     const ValueId sum = b.offset(b.reduce_sum(weights, {2}), 1e-20);
     weights = b.div(weights, b.broadcast(sum, b.shape(weights), {0, 1}));
   }
+  if (f.routed_scale != 1) weights = b.scale(weights, f.routed_scale);
   const ir::Shape chunks = tokens_of(context).shape(f.top_k);
   const ValueId experts = b.reshape(top[1], chunks);
   return place(context, experts, b.reshape(weights, chunks));
@@ -291,17 +419,26 @@ Routing route_experts(const BuildContext& context, ValueId scores) {
   return place(context, experts, b.reshape(scores, chunks));
 }
 
-// The experts' own feed-forward on the dispatched rows. Only rows in use are multiplied.
+// The experts' own feed-forward on the dispatched rows. Only rows in use are multiplied, and only they get a bias: it
+// is the product of one with the expert's.
 ValueId run_experts(const BuildContext& context, ValueId rows, ValueId used) {
+  ops::Builder& b = context.builder;
   const FeedForward& f = context.config.as<FeedForward>();
-  const auto product = [&](ValueId x, const std::string& weight) {
-    return project(context, x, weight, [&](ValueId inputs, ValueId matrices) {
-      return context.builder.one("ragged_dot", {inputs, context.builder.convert(matrices, context.dims.compute), used},
-                                 {{"transpose_w", int64_t{0}}});
-    });
+  const auto multiply = [&](ValueId inputs, ValueId matrices) {
+    return b.one("ragged_dot", {inputs, b.convert(matrices, context.dims.compute), used},
+                 {{"transpose_w", int64_t{0}}});
   };
-  const auto gate = f.is_gated() ? std::optional(product(rows, "w_gate")) : std::nullopt;
-  return product(activated(context.builder, product(rows, "w_up"), gate), "w_down");
+  const auto product = [&](ValueId x, const std::string& name) {
+    const ValueId y = project(context, x, "w_" + name, multiply);
+    if (!f.bias) return y;
+    ir::Shape single = b.shape(x);
+    single.back() = 1;
+    const ValueId bias = context.master("b_" + name);  // [experts, out]
+    const ValueId one = b.constant(1.0, single, context.dims.compute);
+    return b.add(y, multiply(one, b.reshape(bias, {f.experts, 1, b.shape(bias)[1]})));
+  };
+  const auto gate = f.is_gated() ? std::optional(product(rows, "gate")) : std::nullopt;
+  return product(activated(b, f, product(rows, "up"), gate), "down");
 }
 
 // Sequences while they are routed: with the all-gather dispatcher every owner of experts sees those of all owners.
@@ -348,8 +485,9 @@ Routing route(const BuildContext& context, ValueId x) {
   ops::Builder& b = context.builder;
   ops::Scope scope(b, "router");
   const FeedForward& f = context.config.as<FeedForward>();
-  const ValueId logits = project(context, b.convert(x, ir::DType::f32), "router",
-                                 [&b](ValueId tokens, ValueId matrix) { return b.matmul(tokens, matrix); });
+  ValueId logits = project(context, b.convert(x, ir::DType::f32), "router",
+                           [&b](ValueId tokens, ValueId matrix) { return b.matmul(tokens, matrix); });
+  if (f.bias) logits = b.add(logits, b.broadcast(context.master("router_bias"), b.shape(logits), {2}));
   const ValueId lse = log_sum_exp(b, logits);
   const ValueId probabilities = b.exp(b.sub(logits, b.broadcast(lse, b.shape(logits), {0, 1})));
   const ValueId scores = f.scoring == Scoring::sigmoid ? b.logistic(logits) : probabilities;
@@ -388,7 +526,7 @@ ValueId shared_expert(const BuildContext& context, ValueId x) {
 
 ValueId build(const BuildContext& context, ValueId x) {
   const FeedForward& f = context.config.as<FeedForward>();
-  if (f.experts == 0) return context.leave(dense(context, context.enter(x), ""));
+  if (f.experts == 0) return with_down_bias(context, context.leave(dense(context, context.enter(x), "")), "");
   const std::vector<Dim> stream = {Dim::batch, Dim::stream, Dim::whole};
   const std::vector<Dim> mixer = {Dim::batch, Dim::sequence, Dim::whole};
   const std::vector<Dim> routed = routed_tokens(context);
@@ -398,9 +536,9 @@ ValueId build(const BuildContext& context, ValueId x) {
   ops::Builder& b = context.builder;
   // Where both kinds of experts want the tokens alike, these travel once, and partial sums of both are added up as one.
   if (context.parallel.sharding(routed) == context.parallel.sharding(mixer))
-    return context.leave(b.add(y, shared_expert(context, tokens)));
+    return with_down_bias(context, context.leave(b.add(y, shared_expert(context, tokens))), "shared.");
   y = context.reshard(y, routed, stream);
-  return b.add(y, context.leave(shared_expert(context, context.enter(x))));
+  return with_down_bias(context, b.add(y, context.leave(shared_expert(context, context.enter(x)))), "shared.");
 }
 
 }  // namespace

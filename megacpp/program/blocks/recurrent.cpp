@@ -2,9 +2,9 @@
 #include "megacpp/program/blocks/recurrent.h"
 
 #include <cmath>
-#include <numbers>
 
 #include "megacpp/core/schema/limits.h"
+#include "megacpp/program/blocks/activation.h"
 #include "megacpp/program/blocks/block.h"
 #include "megacpp/program/blocks/sequence_chunks.h"
 #include "megacpp/program/ops/rg_lru.h"
@@ -67,22 +67,8 @@ std::vector<Parameter> parameters(const Dims& dims, const Config& config) {
           {"linear_out.bias", {dims.hidden}, {Dim::whole}, Init::zeros(), ParameterKind::bias}};
 }
 
-ValueId add_bias(const BuildContext& context, ValueId x, const std::string& name) {
-  ops::Builder& b = context.builder;
-  return b.add(x, b.broadcast(context.weight(name), b.shape(x), {b.type(x).rank() - 1}));
-}
-
 ValueId linear(const BuildContext& context, ValueId x, const std::string& name) {
   return add_bias(context, project(context, x, name + ".weight"), name + ".bias");
-}
-
-// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-ValueId gelu_tanh(ops::Builder& b, ValueId x) {
-  const ValueId cubic = b.mul(x, b.offset(b.scale(b.square(x), 0.044715), 1.0));
-  const ValueId t = b.tanh(b.scale(cubic, std::sqrt(2.0 / std::numbers::pi)));
-  const ValueId half_x = b.scale(x, 0.5);
-  const ValueId one_plus_t = b.offset(t, 1.0);
-  return b.mul(half_x, one_plus_t);
 }
 
 // Pre-activation of a block-diagonal gate: x[batch, sequence, width] -> the same shape.

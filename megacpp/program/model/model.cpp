@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "megacpp/core/base/error.h"
+#include "megacpp/program/blocks/activation.h"
 #include "megacpp/program/blocks/lora.h"
 #include "megacpp/program/model/router_losses.h"
 #include "megacpp/program/recipe/block_types.h"
@@ -33,6 +34,7 @@ blocks::Dims dims_of(const recipe::Model& model, const Batch& batch) {
           .sequence = batch.length,
           .hidden = model.hidden,
           .norm_eps = model.norm_eps,
+          .norm_plus_one = model.norm_plus_one,
           .init_std = model.init_std,
           .output_std = output_std,
           .compute = batch.compute};
@@ -245,20 +247,31 @@ class ModelBuilder {
   ValueId leave_stream(ValueId x) { return outside().enter(x); }
 
   ValueId norm(ValueId x, const std::string& name) {
-    const ValueId weight = parameter({name, {model_.hidden}, {Dim::whole}, Init::ones(), ParameterKind::norm});
-    return builder_.node("rms_norm", {x, builder_.convert(weight, batch_.compute)}, {{"eps", model_.norm_eps}})[0];
+    const ValueId gain = parameter({name, {model_.hidden}, {Dim::whole}, dims_.first_gain(), ParameterKind::norm});
+    return blocks::rms_norm(builder_, dims_, x, gain);
+  }
+
+  // What the mixer reads of the stream.
+  ValueId norm_before(ValueId x, const std::string& scope) {
+    return model_.norm_place == recipe::NormPlace::after ? x : norm(x, scope + ".norm.weight");
+  }
+
+  // The stream with what the mixer made.
+  ValueId add_to_stream(ValueId x, ValueId y, const std::string& scope) {
+    if (model_.norm_place != recipe::NormPlace::before) y = norm(y, scope + ".post_norm.weight");
+    return builder_.add(x, model_.residual_scale == 1.0 ? y : builder_.scale(y, model_.residual_scale));
   }
 
   ValueId block(size_t index, const LetterContext& own, ValueId x) {
     const std::string name = block_name(index), scope = name + "." + own.type.letter;
     builder_.set_scope(scope);
-    const ValueId normed = norm(x, scope + ".norm.weight");
+    const ValueId normed = norm_before(x, scope);
     const std::map<std::string, ValueId> weights = block_weights(own);
-    if (decoded_length_ > 0) return builder_.add(x, decode_block(own, scope, {name, weights}, normed));
+    if (decoded_length_ > 0) return add_to_stream(x, decode_block(own, scope, {name, weights}, normed), scope);
     const size_t routers = routers_.size();
     const ValueId y = own.type.family->build(context_for(own, name, weights), normed);
     if (routers_.size() > routers) add_router(own, scope, routers_.back());
-    return builder_.add(x, y);
+    return add_to_stream(x, y, scope);
   }
 
   struct NamedWeights {
@@ -310,7 +323,10 @@ class ModelBuilder {
     builder_.set_scope("final_norm");
     const ValueId normed = leave_stream(norm(x, "final_norm.weight"));
     builder_.set_scope("head");
-    return builder_.convert(model_.tie_embeddings ? tied_product(normed) : untied_product(normed), DType::f32);
+    ValueId logits =
+        builder_.convert(model_.tie_embeddings ? tied_product(normed) : untied_product(normed), DType::f32);
+    if (model_.logits_divisor != 1.0) logits = builder_.scale(logits, 1.0 / model_.logits_divisor);
+    return model_.logits_softcap > 0 ? blocks::soft_capped(builder_, logits, model_.logits_softcap) : logits;
   }
 
   ValueId tied_product(ValueId x) {

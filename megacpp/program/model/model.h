@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the forward graph of a pattern string: embedding, pre-norm residual blocks, final norm, head, losses. Every
-// parameter, its initial distribution and its scope are fixed here; from there on nothing reads the recipe's model.
+// Builds the forward graph of a pattern string: embedding, residual blocks with their norms, final norm, head, losses.
+// Every parameter, its initial distribution and its scope are fixed here; from there on nothing reads the recipe's
+// model.
 #pragma once
 
 #include <string>

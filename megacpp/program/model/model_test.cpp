@@ -50,6 +50,33 @@ TEST(ModelTest, ParametersDoNotDependOnTheBatch) {
   }
 }
 
+TEST(ModelTest, NormsStandWhereTheRecipePutsThem) {
+  const auto norms = [](recipe::NormPlace place) {
+    recipe::Model config = small_model("hybrid", "A");
+    config.depth = 1;
+    config.norm_place = place;
+    std::vector<std::string> names;
+    for (const blocks::Parameter& parameter : parameters_of(config))
+      if (parameter.kind == blocks::ParameterKind::norm) names.push_back(parameter.name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(norms(recipe::NormPlace::before), (Names{"block00.A.norm.weight", "final_norm.weight"}));
+  EXPECT_EQ(norms(recipe::NormPlace::after), (Names{"block00.A.post_norm.weight", "final_norm.weight"}));
+  EXPECT_EQ(norms(recipe::NormPlace::both),
+            (Names{"block00.A.norm.weight", "block00.A.post_norm.weight", "final_norm.weight"}));
+}
+
+TEST(ModelTest, GainsOfOnePlusStartAtZero) {
+  recipe::Model config = small_model("hybrid", "A");
+  config.norm_plus_one = true;
+  config.config<blocks::Attention>().qk_norm = true;
+  for (const blocks::Parameter& parameter : parameters_of(config)) {
+    if (parameter.kind != blocks::ParameterKind::norm) continue;
+    EXPECT_EQ(parameter.init.a, 0) << parameter.name;
+  }
+}
+
 TEST(ModelTest, BlocksFollowThePatternAndAreScopedByFamily) {
   recipe::Model config = small_model("hybrid", "AEMR");
   config.depth = 6;  // the pattern repeats

@@ -10,6 +10,14 @@
 
 namespace megacpp::recipe {
 
+/// model.norm_place
+enum class NormPlace : uint8_t { before, after, both };
+constexpr auto words_of(NormPlace) {
+  return std::to_array<base::Word<NormPlace>>({{NormPlace::before, "before", "on what it reads"},
+                                               {NormPlace::after, "after", "on what it adds to the residual stream"},
+                                               {NormPlace::both, "both", "on each"}});
+}
+
 /// layout.policy: what keys of the layout that are not given become, and how weights are gathered (plan/policy.h).
 enum class Policy : uint8_t { spmd, fsdp, megatron };
 constexpr auto words_of(Policy) {

@@ -39,8 +39,13 @@ struct Model {
   int64_t hidden = 0;
   int64_t vocab = 0;
   double norm_eps = 1e-5;
+  NormPlace norm_place = NormPlace::before;
+  bool norm_plus_one = false;
   bool tie_embeddings = false;
   double embed_scale = 1.0;
+  double residual_scale = 1.0;
+  double logits_divisor = 1.0;
+  double logits_softcap = 0;  // 0 = off
   double init_std = 0.02;
   double z_loss = 0;  // on the logits
   /// The settings of every family, by its letter.

@@ -67,6 +67,50 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeItsLineAndANextStep) {
        "set model.attention.head_dim: 8, or model.attention.rope: false"},
       {"window", Code::E1003, "model.attention.window",
        [](Recipe& r) { r.model.config<blocks::Attention>().window = -1; }, ""},
+      {"turned channels", Code::E1005, "model.attention.rotary_dim",
+       [](Recipe& r) { r.model.config<blocks::Attention>().rotary_dim = 9; }, "set model.attention.rotary_dim: 8"},
+      {"turned without rope", Code::E1003, "model.attention.rotary_dim",
+       [](Recipe& r) {
+         r.model.config<blocks::Attention>().rope = false, r.model.config<blocks::Attention>().rotary_dim = 4;
+       },
+       "set model.attention.rope: true"},
+      {"unread rope factor", Code::E1003, "model.attention.rope_factor",
+       [](Recipe& r) { r.model.config<blocks::Attention>().rope_factor = 8; }, ""},
+      {"unread amplitude", Code::E1003, "model.attention.rope_amplitude",
+       [](Recipe& r) {
+         r.model.config<blocks::Attention>().rope_scaling = blocks::RopeScaling::linear,
+         r.model.config<blocks::Attention>().rope_amplitude = 2;
+       },
+       ""},
+      {"rope of no length", Code::E1003, "model.attention.rope_original_length",
+       [](Recipe& r) { r.model.config<blocks::Attention>().rope_scaling = blocks::RopeScaling::yarn; }, ""},
+      {"rope turns", Code::E1003, "model.attention.rope_slow_turns",
+       [](Recipe& r) {
+         r.model.config<blocks::Attention>().rope_scaling = blocks::RopeScaling::llama3;
+         r.model.config<blocks::Attention>().rope_original_length = 64,
+         r.model.config<blocks::Attention>().rope_slow_turns = 4;
+       },
+       ""},
+      {"norm over heads", Code::E1003, "model.attention.qk_norm_over",
+       [](Recipe& r) { r.model.config<blocks::Attention>().qk_norm_over = blocks::NormOver::heads; },
+       "set model.attention.qk_norm: true"},
+      {"unread clamp", Code::E1003, "model.feed_forward.clamp_limit",
+       [](Recipe& r) { r.model.config<blocks::FeedForward>().clamp_limit = 5; }, ""},
+      {"bias of no choice", Code::E1003, "model.feed_forward.selection_bias",
+       [](Recipe& r) {
+         r.model.config<blocks::FeedForward>().routing = blocks::RoutedBy::experts,
+         r.model.config<blocks::FeedForward>().capacity_factor = 1;
+         r.model.config<blocks::FeedForward>().selection_bias = true;
+       },
+       ""},
+      {"groups", Code::E1005, "model.feed_forward.expert_groups",
+       [](Recipe& r) { r.model.config<blocks::FeedForward>().expert_groups = 4; },
+       "set model.feed_forward.expert_groups: 1"},
+      {"best groups", Code::E1005, "model.feed_forward.top_groups",
+       [](Recipe& r) {
+         r.model.config<blocks::FeedForward>().expert_groups = 2, r.model.config<blocks::FeedForward>().top_groups = 3;
+       },
+       "set model.feed_forward.top_groups: 2"},
       {"sparse size", Code::E1003, "model.attention.sparse_block",
        [](Recipe& r) { r.model.config<blocks::Attention>().sparse_local = 2; }, ""},
       {"sparse local", Code::E1003, "model.attention.sparse_local",
@@ -217,10 +261,7 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeItsLineAndANextStep) {
       {"adapters that count nothing", Code::E1003, "lora.alpha", [](Recipe& r) { r.model.lora.alpha = 0; }, ""},
       {"limit of nothing", Code::E1003, "hardware.limits", [](Recipe& r) { r.hardware.limits = {"0=many"}; }, ""},
       {"limit of a chip twice", Code::E1003, "hardware.limits",
-       [](Recipe& r) {
-         r.hardware.limits = {"0=1MiB", "0=2MiB"};
-       },
-       "remove one of the two"},
+       [](Recipe& r) { r.hardware.limits = {"0=1MiB", "0=2MiB"}; }, "remove one of the two"},
       {"fault of no form", Code::E1003, "hardware.fail_allocation",
        [](Recipe& r) { r.hardware.fail_allocation = {"chip 0"}; }, ""},
       {"fault of no chip", Code::E1003, "hardware.fail_allocation",
@@ -230,15 +271,9 @@ TEST(ValidateTest, EveryGateRefusesWithItsCodeItsLineAndANextStep) {
        [](Recipe& r) { r.hardware.fail_allocation = {"chip 0 step 10"}; },
        "name an earlier step, or raise train.steps"},
       {"fault twice", Code::E1003, "hardware.fail_allocation",
-       [](Recipe& r) {
-         r.hardware.fail_allocation = {"chip 0 step 2", "chip 0 step 2"};
-       },
-       "remove one of the two"},
+       [](Recipe& r) { r.hardware.fail_allocation = {"chip 0 step 2", "chip 0 step 2"}; }, "remove one of the two"},
       {"rung", Code::E1003, "ladder.rungs", [](Recipe& r) { r.ladder.rungs = {"bach"}; }, "did you mean 'batch'?"},
-      {"rung twice", Code::E1003, "ladder.rungs",
-       [](Recipe& r) {
-         r.ladder.rungs = {"batch", "zero", "batch"};
-       },
+      {"rung twice", Code::E1003, "ladder.rungs", [](Recipe& r) { r.ladder.rungs = {"batch", "zero", "batch"}; },
        "remove one of the two"},
       {"ratio", Code::E1003, "optimizer.min_lr_ratio", [](Recipe& r) { r.optimizer.min_lr_ratio = 1.5; },
        "set optimizer.min_lr_ratio: 1"},
