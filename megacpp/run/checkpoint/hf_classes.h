@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "megacpp/program/recipe/recipe.h"
@@ -15,7 +16,7 @@ namespace megacpp::checkpoint {
 struct HfClass {
   std::string_view name;        // LlamaForCausalLM
   std::string_view model_type;  // llama; empty: no model of its own, and so not exported
-  /// Reads the config into a model, or writes one whose families have one letter each.
+  /// Reads the config into a model, or writes one whose letters give all their settings.
   void (*fields)(HfCodec& config, recipe::Model& model);
   NameMap (*names)(const recipe::Model& model, HfNaming naming);
   bool is_lone_block = false;
@@ -23,5 +24,7 @@ struct HfClass {
 
 /// In the order in which an export tries them.
 std::span<const HfClass> hf_classes();
+/// "LlamaForCausalLM, MistralForCausalLM, .."
+std::string hf_class_names();
 
 }  // namespace megacpp::checkpoint

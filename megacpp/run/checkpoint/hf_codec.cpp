@@ -35,6 +35,25 @@ void HfCodec::flag(std::string_view field, bool& value, bool otherwise) {
     put(field, value);
 }
 
+bool HfCodec::writes_over(std::string_view field) const {
+  const base::Json* value = base::find_member(*config_, field);
+  return value != nullptr && !value->is_null();
+}
+
+void HfCodec::optional_number(std::string_view field, double& value, double otherwise) {
+  if (reads())
+    value = fields_->mentions(field) ? fields_->number_or(field, 0) : otherwise;
+  else
+    put(field, value == 0 ? base::Json() : base::Json(value));
+}
+
+void HfCodec::always(std::string_view field, bool value) {
+  if (!reads())
+    put(field, value);
+  else if (fields_->flag_or(field, value) != value)
+    fields_->refuse(field, value ? "false" : "true", value ? "true" : "false");
+}
+
 void HfCodec::optional_size(std::string_view field, int64_t& value) {
   if (reads())
     value = fields_->size_or(field, 0);

@@ -24,6 +24,8 @@ class HfCodec {
   const HfFields& fields() const { return *fields_; }
   /// Sets a field of the config that is written.
   void put(std::string_view field, base::Json value);
+  /// Whether the config that is written came with such a field.
+  bool writes_over(std::string_view field) const;
 
   /// A size that must be given.
   void size(std::string_view field, int64_t& value);
@@ -31,6 +33,8 @@ class HfCodec {
   void size(std::string_view field, int64_t& value, int64_t otherwise);
   void number(std::string_view field, double& value, double otherwise);
   void flag(std::string_view field, bool& value, bool otherwise);
+  /// A number that is absent where the value is 0; a config without the field at all has `otherwise`.
+  void optional_number(std::string_view field, double& value, double otherwise);
   /// A size that is absent where the value is 0.
   void optional_size(std::string_view field, int64_t& value);
 
@@ -38,6 +42,8 @@ class HfCodec {
   void off(std::initializer_list<std::string_view> fields);
   /// A text that is one of these, or absent; written is the first.
   void word(std::string_view field, std::initializer_list<std::string_view> allowed);
+  /// A field that stands for nothing of ours but must be this where it is given.
+  void always(std::string_view field, bool value);
 
  private:
   HfCodec(const HfFields* fields, base::Json* config) : fields_(fields), config_(config) {}

@@ -40,11 +40,9 @@ const HfClass& class_named(const std::string& cls) {
     known.emplace_back(each.name);
     if (cls == each.name) return each;
   }
-  std::string wanted;
-  for (const std::string& name : known) wanted += (wanted.empty() ? "" : ", ") + name;
   base::raise(base::Code::E1202, {.where = "model class",
                                   .got = cls.empty() ? "an empty name" : cls,
-                                  .wanted = wanted,
+                                  .wanted = hf_class_names(),
                                   .next = base::did_you_mean(cls, known, "use a model of one of these classes")});
 }
 
@@ -56,9 +54,18 @@ HfModel import_hf_config(const std::string& cls, const base::Json& config, HfNam
 
 std::string hf_class_of(const base::Json& config) {
   const HfFields fields(config, "config.json");
+  const std::string type = fields.text_or("model_type", "");
+  if (!fields.has("architectures") && !type.empty()) {
+    for (const HfClass& cls : hf_classes())
+      if (cls.model_type == type) return std::string(cls.name);
+    fields.refuse("model_type", type, "the type of one of " + hf_class_names());
+  }
   const std::vector<std::string> classes = fields.texts("architectures");
   if (classes.size() != 1) fields.refuse("architectures", std::to_string(classes.size()) + " classes", "one class");
-  return std::string(class_named(classes.front()).name);
+  const HfClass& cls = class_named(classes.front());
+  if (!type.empty() && !cls.model_type.empty() && type != cls.model_type)
+    fields.refuse("model_type", type, std::string(cls.model_type) + ", as " + std::string(cls.name) + " has");
+  return std::string(cls.name);
 }
 
 }  // namespace megacpp::checkpoint

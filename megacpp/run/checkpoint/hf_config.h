@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Hugging Face model class and config to our model and the names of its tensors. Classes: LlamaForCausalLM,
-// MixtralForCausalLM, Mamba2ForCausalLM, NemotronHForCausalLM, RecurrentGemmaRecurrentBlock. An option that would
-// change the numbers and that we do not have is refused by name (E1202), never passed over.
+// A Hugging Face model class and config to our model and the names of its tensors; hf_class_list.inc has the classes.
+// An option that would change the numbers and that we do not have is refused by name (E1202), never passed over.
 #pragma once
 
 #include <string>
@@ -23,7 +22,8 @@ struct HfModel {
 
 HfModel import_hf_config(const std::string& cls, const base::Json& config, HfNaming naming = HfNaming::in_memory);
 
-/// The model class that a config.json names in `architectures`. E1202 for one that is not known.
+/// The model class that a config.json names in `architectures`, or else the one of its `model_type`. E1202 for one that
+/// is not known, and where the two do not belong together.
 std::string hf_class_of(const base::Json& config);
 
 }  // namespace megacpp::checkpoint

@@ -43,9 +43,12 @@ class HfConfigGoldenTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(HfConfigGoldenTest, EveryParameterIsMappedAndTheRoundTripIsIdentical) {
   const SafetensorsFile file(golden(GetParam()));
   const HfModel imported = import_golden(file);
-  const TensorMap theirs = read_tensors(file, "param.");
+  TensorMap theirs = read_tensors(file, "param.");
   std::set<std::string> mapped;
-  for (const NamePiece& piece : imported.names.pieces) mapped.insert(piece.theirs);
+  for (const NamePiece& piece : imported.names.pieces) {
+    mapped.insert(piece.theirs);
+    if (!piece.is_trained) theirs[piece.theirs] = read_tensors(file, "buffer.").at(piece.theirs);
+  }
   for (const auto& [name, tensor] : theirs) EXPECT_TRUE(mapped.contains(name)) << name;
   EXPECT_EQ(mapped.size(), theirs.size());
 
@@ -65,14 +68,16 @@ TEST_P(HfConfigGoldenTest, EveryParameterIsMappedAndTheRoundTripIsIdentical) {
 
 TEST_P(HfConfigGoldenTest, GradientsOfEveryParameterHaveItsLayout) {
   const SafetensorsFile file(golden(GetParam()));
-  for (const NamePiece& piece : import_golden(file).names.pieces) {
+  for (const NamePiece& piece : trained(import_golden(file).names).pieces) {
     EXPECT_EQ(file.at("grad." + piece.theirs).shape, piece.their_shape) << piece.theirs;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, HfConfigGoldenTest,
-                         ::testing::Values("llama_tiny", "mamba2_tiny", "mixtral_tiny", "nemotron_h_tiny",
-                                           "rglru_block"),
+                         ::testing::Values("bamba", "gemma2", "gemma3", "gpt_oss", "granite_hybrid", "llama3_rope",
+                                           "llama_tiny", "llama_yarn", "mamba2_tiny", "mistral_window", "mixtral_tiny",
+                                           "nemotron_h_moe", "nemotron_h_tiny", "olmo2", "qwen2", "qwen3", "qwen3_moe",
+                                           "recurrent_gemma", "rglru_block"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(HfConfigTest, GoldenConfigsBecomeTheRightModels) {
@@ -173,18 +178,21 @@ TEST(HfConfigTest, UnsupportedOptionsAreRefusedByName) {
   const auto field = [](const std::string& extra) {
     return refusal("LlamaForCausalLM", std::string(kLlama) + ", " + extra + "}").where;
   };
-  EXPECT_EQ(field(R"("attention_bias": true)"), "LlamaForCausalLM attention_bias");
-  EXPECT_EQ(field(R"("mlp_bias": true)"), "LlamaForCausalLM mlp_bias");
   EXPECT_EQ(field(R"("hidden_act": "gelu")"), "LlamaForCausalLM hidden_act");
-  EXPECT_EQ(field(R"("rope_scaling": {"type": "linear"})"), "LlamaForCausalLM rope_scaling type");
-  EXPECT_EQ(field(R"("rope_parameters": {"rope_type": "llama3"})"), "LlamaForCausalLM rope_parameters rope_type");
+  EXPECT_EQ(field(R"("rope_scaling": {"type": "dynamic"})"), "LlamaForCausalLM rope_scaling type");
+  EXPECT_EQ(field(R"("rope_parameters": {"rope_type": "longrope"})"), "LlamaForCausalLM rope_parameters rope_type");
+  EXPECT_EQ(field(R"("rope_scaling": {"type": "linear"})"), "LlamaForCausalLM rope_scaling factor");
+  EXPECT_EQ(field(R"("max_position_embeddings": 64, "rope_scaling": {"rope_type": "llama3", "factor": 8.0})"),
+            "LlamaForCausalLM rope_scaling low_freq_factor");
+  EXPECT_EQ(field(R"("rope_parameters": {"rope_type": "linear", "factor": 2.0, "beta_fast": 8})"),
+            "LlamaForCausalLM rope_parameters beta_fast");
   EXPECT_EQ(field(R"("rope_parameters": {"factor": 8.0})"), "LlamaForCausalLM rope_parameters factor");
   EXPECT_EQ(field(R"("partial_rotary_factor": 0.5)"), "LlamaForCausalLM partial_rotary_factor");
   EXPECT_EQ(field(R"("quantization_config": {"bits": 4})"), "LlamaForCausalLM quantization_config");
   EXPECT_EQ(field(R"("head_dim": "wide")"), "LlamaForCausalLM head_dim");
   EXPECT_EQ(refusal("LlamaForCausalLM", R"({"vocab_size": 97})").where, "LlamaForCausalLM hidden_size");
   EXPECT_EQ(
-      refusal("NemotronHForCausalLM", R"({"vocab_size": 9, "hidden_size": 8, "layers_block_type": ["mamba", "moe"]})")
+      refusal("NemotronHForCausalLM", R"({"vocab_size": 9, "hidden_size": 8, "layers_block_type": ["mamba", "conv"]})")
           .where,
       "NemotronHForCausalLM layers_block_type");
   EXPECT_EQ(
@@ -193,10 +201,88 @@ TEST(HfConfigTest, UnsupportedOptionsAreRefusedByName) {
       "Mamba2ForCausalLM num_heads");
 }
 
+blocks::Attention llama_attention(const std::string& extra) {
+  return import_text("LlamaForCausalLM", std::string(kLlama) + ", " + extra + "}").model.config<blocks::Attention>();
+}
+
+TEST(HfConfigTest, BiasesAreThoseOfTheClass) {
+  const blocks::Attention llama = llama_attention(R"("attention_bias": true)");
+  EXPECT_TRUE(llama.qkv_bias && llama.out_bias);
+  const recipe::Model qwen = import_text("Qwen2ForCausalLM", std::string(kLlama) + "}").model;
+  EXPECT_TRUE(qwen.config<blocks::Attention>().qkv_bias);
+  EXPECT_FALSE(qwen.config<blocks::Attention>().out_bias);
+  EXPECT_TRUE(import_text("LlamaForCausalLM", std::string(kLlama) + R"(, "mlp_bias": true})")
+                  .model.config<blocks::FeedForward>()
+                  .bias);
+}
+
+TEST(HfConfigTest, RopeIsReadAsOlderAndNewerVersionsSpellIt) {
+  const char* const kScaling =
+      R"({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                   "original_max_position_embeddings": 8192, "rope_theta": 5e5})";
+  const blocks::Attention newer = llama_attention(R"("rope_parameters": )" + std::string(kScaling));
+  const blocks::Attention older = llama_attention(R"("rope_theta": 5e5, "rope_scaling": )" + std::string(kScaling));
+  EXPECT_EQ(newer, older);
+  EXPECT_EQ(newer.rope_scaling, blocks::RopeScaling::llama3);
+  EXPECT_EQ(newer.rope_theta, 5e5);
+  EXPECT_EQ(newer.rope_original_length, 8192);
+  EXPECT_EQ(newer.rope_fast_turns, 0) << "the usual number";
+}
+
+TEST(HfConfigTest, YarnTakesItsFactorFromTheLengthsAndItsAmplitudeFromTheScales) {
+  const blocks::Attention a =
+      llama_attention(R"("max_position_embeddings": 256, "rope_parameters": {"rope_type": "yarn",
+      "original_max_position_embeddings": 64, "mscale": 1.0, "mscale_all_dim": 1.0, "truncate": false})");
+  EXPECT_EQ(a.rope_factor, 4);
+  EXPECT_EQ(a.rope_amplitude, 1);
+  EXPECT_FALSE(a.rope_whole_channels);
+}
+
+TEST(HfConfigTest, LayersOfTwoKindsHaveTwoLetters) {
+  const recipe::Model gemma = import_golden(SafetensorsFile(golden("gemma3"))).model;
+  EXPECT_EQ(gemma.pattern, "LEAE");
+  EXPECT_EQ(gemma.letters.at('L').settings.at("attention.rope_theta"), "10000");
+  EXPECT_EQ(gemma.config<blocks::Attention>().rope_theta, 1e6);
+  EXPECT_EQ(gemma.config<blocks::Attention>().window, 0);
+  const std::string layers = R"(, "num_hidden_layers": 4, "use_sliding_window": true, "max_window_layers": 2})";
+  EXPECT_EQ(import_text("Qwen2ForCausalLM", std::string(kLlama) + layers).model.pattern, "AEAELELE");
+  const std::string dense = R"(, "num_hidden_layers": 4, "mlp_only_layers": [1, 3]})";
+  EXPECT_EQ(import_text("Qwen3MoeForCausalLM", std::string(kLlama) + dense).model.pattern, "AEAD");
+}
+
+TEST(HfConfigTest, WhatAConfigDoesNotMentionIsAsInTheClass) {
+  const auto window = [](const std::string& extra) {
+    return import_text("MistralForCausalLM", std::string(kLlama) + extra + "}")
+        .model.config<blocks::Attention>()
+        .window;
+  };
+  EXPECT_EQ(window(""), 4096);
+  EXPECT_EQ(window(R"(, "sliding_window": null)"), 0);
+  const recipe::Model gemma = import_text("Gemma2ForCausalLM", std::string(kLlama) + "}").model;
+  EXPECT_EQ(gemma.logits_softcap, 30);
+  EXPECT_EQ(gemma.config<blocks::Attention>().softcap, 50);
+  EXPECT_EQ(gemma.config<blocks::Attention>().head_dim, 256);
+  EXPECT_EQ(import_text("Gemma2ForCausalLM", std::string(kLlama) + R"(, "final_logit_softcapping": null})")
+                .model.logits_softcap,
+            0);
+}
+
 TEST(HfConfigTest, UnknownClassesGetTheNearestName) {
   EXPECT_EQ(refusal("LamaForCausalLM", "{}").next, "did you mean 'LlamaForCausalLM'?");
   EXPECT_EQ(refusal("BertModel", "[]").where, "model class");
   EXPECT_EQ(refusal("LlamaForCausalLM", "[]").got, "a list");
+}
+
+TEST(HfConfigTest, TheClassIsNamedOrFollowsFromTheType) {
+  const auto class_of = [](const char* text) { return hf_class_of(base::parse_json(text, base::Code::E1202, "test")); };
+  EXPECT_EQ(class_of(R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"})"), "Qwen3ForCausalLM");
+  EXPECT_EQ(class_of(R"({"architectures": null, "model_type": "gpt_oss"})"), "GptOssForCausalLM");
+  const auto refused = [&](const char* text) {
+    return testing_support::problem_of(base::Code::E1202, [&] { class_of(text); }).where;
+  };
+  EXPECT_EQ(refused(R"({"architectures": ["LlamaForCausalLM"], "model_type": "mistral"})"), "config.json model_type");
+  EXPECT_EQ(refused(R"({"model_type": "bert"})"), "config.json model_type");
+  EXPECT_EQ(refused("{}"), "config.json architectures");
 }
 
 TEST(HfConfigTest, SizesThatDoNotDivideAreRefusedLikeARecipes) {

@@ -111,6 +111,7 @@ HfExportSummary export_hf_folder(const std::filesystem::path& folder, const reci
   const ImportedModel* like = options.like;
   const ExportedConfig exported =
       export_hf_config(model, {.cls = options.cls,
+                               .preferred = like != nullptr ? like->description.cls : "",
                                .naming = like != nullptr ? like->description.naming : HfNaming::on_disk,
                                .type = options.type,
                                .carried = like != nullptr ? like->config : ""});

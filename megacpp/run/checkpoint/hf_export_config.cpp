@@ -3,8 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -12,20 +16,45 @@
 #include "megacpp/core/base/json.h"
 #include "megacpp/program/blocks/attention.h"
 #include "megacpp/program/blocks/feed_forward.h"
+#include "megacpp/program/blocks/rope.h"
 #include "megacpp/program/recipe/block_types.h"
 #include "megacpp/program/recipe/given_model.h"
 #include "megacpp/program/recipe/pattern.h"
+#include "megacpp/program/recipe/schema.h"
 #include "megacpp/run/checkpoint/hf_classes.h"
 
 namespace megacpp::checkpoint {
 namespace {
 
-/// With defaults for what other settings make meaningless.
+/// With defaults for what other settings make meaningless, and in full what 0 stands for.
+blocks::Attention without_unread(blocks::Attention a) {
+  const blocks::Attention defaults;
+  if (a.scale == 0) a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+  if (!a.rope) a.rope_theta = defaults.rope_theta;
+  if (a.rope) a.rotary_dim = a.turned();
+  if (a.rope_scaling == blocks::RopeScaling::llama3 || a.rope_scaling == blocks::RopeScaling::yarn)
+    if (a.rope_fast_turns == 0) a.rope_fast_turns = blocks::default_fast_turns(a.rope_scaling);
+  if (a.rope_scaling == blocks::RopeScaling::yarn && a.rope_amplitude == 0)
+    a.rope_amplitude = blocks::default_amplitude(a.rope_factor);
+  return a;
+}
+
+blocks::FeedForward without_unread(blocks::FeedForward e) {
+  if (!e.is_routed())
+    return {.activation = e.activation,
+            .clamp_limit = e.clamp_limit,
+            .clamp_slope = e.clamp_slope,
+            .bias = e.bias,
+            .intermediate = e.intermediate};
+  e.selection_bias = e.has_selection_bias();
+  e.bias_rate = 0;
+  if (e.top_groups == e.expert_groups) e.top_groups = e.expert_groups = 1;
+  return e;
+}
+
 blocks::Config without_unread(blocks::Config config) {
-  if (auto* a = config.get_if<blocks::Attention>(); a != nullptr && !a->rope)
-    a->rope_theta = blocks::Attention{}.rope_theta;
-  if (auto* e = config.get_if<blocks::FeedForward>(); e != nullptr && e->experts == 0)
-    *e = {.activation = e->activation, .intermediate = e->intermediate};
+  if (auto* a = config.get_if<blocks::Attention>()) *a = without_unread(*a);
+  if (auto* e = config.get_if<blocks::FeedForward>()) *e = without_unread(*e);
   return config;
 }
 
@@ -42,38 +71,51 @@ std::optional<std::string> difference(const blocks::BlockDef& family, const bloc
   return std::nullopt;
 }
 
-std::optional<std::string> difference(const recipe::Model& ours, const recipe::Model& theirs) {
-  if (recipe::expand(ours).letters != recipe::expand(theirs).letters)
-    return fmt::format("blocks {}, not {} up to {}", ours.pattern, theirs.pattern, theirs.depth);
-  if (ours.embed_scale != theirs.embed_scale)
-    return fmt::format("model.embed_scale {}, not {}", ours.embed_scale, theirs.embed_scale);
-  for (const recipe::BlockType& type : recipe::block_types(ours))
-    if (auto found = difference(*type.family, type.config, theirs.families.at(type.letter))) return found;
+/// The settings of the model itself that the logits depend on.
+std::optional<std::string> own_difference(const recipe::Model& ours, const recipe::Model& theirs) {
+  recipe::Recipe left, right;
+  left.model = ours;
+  right.model = theirs;
+  for (const char* path :
+       {"model.norm_place", "model.norm_plus_one", "model.tie_embeddings", "model.norm_eps", "model.embed_scale",
+        "model.residual_scale", "model.logits_divisor", "model.logits_softcap"}) {
+    const recipe::Key& key = *recipe::find_key(path);
+    const std::string a = schema::value_text(schema::member_of(key, left));
+    const std::string b = schema::value_text(schema::member_of(key, right));
+    if (a != b) return fmt::format("{} {}, not {}", path, a, b);
+  }
   return std::nullopt;
 }
 
-/// The same model without letters of its own: all blocks of a family must have the same settings.
-recipe::Model one_letter_per_family(const recipe::Model& model) {
-  recipe::Model flat = model;
-  flat.letters.clear();
-  flat.pattern.clear();
+/// Letters may be others: each pair that stands in one place must be of one family and alike.
+std::optional<std::string> difference(const recipe::Model& ours, const recipe::Model& theirs) {
+  const std::vector<char> left = recipe::expand(ours).letters, right = recipe::expand(theirs).letters;
+  std::set<std::pair<char, char>> pairs;
+  bool same_families = left.size() == right.size();
+  for (size_t i = 0; same_families && i < left.size(); ++i)
+    if (pairs.emplace(left[i], right[i]).second)
+      same_families = recipe::family_of(ours, left[i]).letter == recipe::family_of(theirs, right[i]).letter;
+  if (!same_families) return fmt::format("blocks {}, not {} up to {}", ours.pattern, theirs.pattern, theirs.depth);
+  if (auto found = own_difference(ours, theirs)) return found;
+  for (const auto& [a, b] : pairs)
+    if (auto found = difference(recipe::family_of(ours, a), recipe::config_of(ours, a), recipe::config_of(theirs, b)))
+      return found;
+  return std::nullopt;
+}
+
+/// The same model with letters of its own that give all their settings, and a family's settings those of its first
+/// letter in the pattern: so that a class can read either without the other.
+recipe::Model spelled_out(const recipe::Model& model) {
+  recipe::Model spelled = model;
   std::set<char> seen;
   for (const recipe::BlockType& type : recipe::block_types(model)) {
-    const char letter = type.family->letter;
-    if (seen.insert(letter).second) {
-      flat.families[letter] = type.config;
-      continue;
-    }
-    const auto found = difference(*type.family, type.config, flat.families.at(letter));
-    MEGACPP_REQUIRE(!found, E1202,
-                    {.where = fmt::format("export of letter {}", type.letter),
-                     .got = *found,
-                     .wanted = fmt::format("blocks of family {} that are all alike", letter),
-                     .next = "keep the model as a checkpoint: no Hugging Face class has blocks that differ so"});
+    if (!type.is_familys_own())
+      for (const blocks::ConfigKey& key : type.family->keys)
+        spelled.letters[type.letter].settings[fmt::format("{}.{}", type.family->name, key.path)] =
+            schema::value_text(schema::member_of(key, type.config));
+    if (seen.insert(type.family->letter).second) spelled.families[type.family->letter] = type.config;
   }
-  for (const char letter : recipe::expand(model).letters) flat.pattern += recipe::family_of(model, letter).letter;
-  flat.depth = static_cast<int64_t>(flat.pattern.size());
-  return flat;
+  return spelled;
 }
 
 base::Json write_config(const HfClass& cls, const recipe::Model& flat, const HfConfigOptions& options) {
@@ -99,9 +141,11 @@ std::optional<std::string> mismatch(const HfClass& cls, const base::Json& config
 }  // namespace
 
 ExportedConfig export_hf_config(const recipe::Model& model, const HfConfigOptions& options) {
-  const recipe::Model flat = one_letter_per_family(model);
+  const recipe::Model flat = spelled_out(model);
   std::string reasons;
-  for (const HfClass& cls : hf_classes()) {
+  std::vector<HfClass> classes(hf_classes().begin(), hf_classes().end());
+  std::ranges::stable_partition(classes, [&](const HfClass& cls) { return cls.name == options.preferred; });
+  for (const HfClass& cls : classes) {
     if (cls.model_type.empty() || (!options.cls.empty() && options.cls != cls.name)) continue;
     const base::Json config = write_config(cls, flat, options);
     const auto reason = mismatch(cls, config, flat);
@@ -117,7 +161,7 @@ ExportedConfig export_hf_config(const recipe::Model& model, const HfConfigOption
   MEGACPP_REQUIRE(!reasons.empty(), E1202,
                   {.where = "export",
                    .got = "class " + options.cls,
-                   .wanted = "LlamaForCausalLM, MixtralForCausalLM, Mamba2ForCausalLM or NemotronHForCausalLM",
+                   .wanted = "one of " + hf_class_names(),
                    .next = "leave the class out: the one that fits is taken"});
   base::raise(base::Code::E1202,
               {.where = "export of " + model.name,

@@ -12,7 +12,8 @@
 namespace megacpp::checkpoint {
 
 struct HfConfigOptions {
-  std::string cls;  // empty: the first that expresses the model
+  std::string cls;        // empty: the first that expresses the model
+  std::string preferred;  // tried before all others
   HfNaming naming = HfNaming::on_disk;
   StoredType type = ir::DType::f32;  // of the tensors, where nothing carried says it
   std::string carried = {};          // text of a config whose other fields are kept (ids of tokens, lengths)

@@ -31,7 +31,10 @@ GoldenModel golden_model(const std::string& name) {
                              (name + ".safetensors"));
   const base::Json meta = base::parse_json(file.metadata().at("meta"), base::Code::E1202, "golden meta");
   GoldenModel model{.described = import_hf_config(meta["cls"].get<std::string>(), meta["config"]), .ours = {}};
-  model.ours = import_tensors(model.described.names, read_tensors(file, "param."));
+  TensorMap theirs = read_tensors(file, "param.");
+  for (const NamePiece& piece : model.described.names.pieces)
+    if (!piece.is_trained) theirs[piece.theirs] = read_tensors(file, "buffer.").at(piece.theirs);
+  model.ours = import_tensors(model.described.names, theirs);
   return model;
 }
 
@@ -110,7 +113,10 @@ TEST_P(HfExportTest, SmallShardsHaveAnIndexThatReadsBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, HfExportTest,
-                         ::testing::Values("llama_tiny", "mamba2_tiny", "mixtral_tiny", "nemotron_h_tiny"),
+                         ::testing::Values("bamba", "gemma2", "gemma3", "gpt_oss", "granite_hybrid", "llama3_rope",
+                                           "llama_tiny", "llama_yarn", "mamba2_tiny", "mistral_window", "mixtral_tiny",
+                                           "nemotron_h_moe", "nemotron_h_tiny", "olmo2", "qwen2", "qwen3", "qwen3_moe",
+                                           "recurrent_gemma"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_F(HfExportTest, FieldsAndTokenizerFilesAreCarriedAlong) {

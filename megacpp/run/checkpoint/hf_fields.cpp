@@ -60,6 +60,13 @@ int64_t HfFields::size_or(std::string_view field, int64_t otherwise) const {
   return has(field) ? size(field) : otherwise;
 }
 
+bool HfFields::mentions(std::string_view field) const { return base::find_member(config_, field) != nullptr; }
+
+double HfFields::number(std::string_view field) const {
+  if (!has(field)) refuse(field, "nothing", "a number");
+  return number_or(field, 0);
+}
+
 double HfFields::number_or(std::string_view field, double otherwise) const {
   const base::Json* value = find(field);
   if (value == nullptr) return otherwise;
@@ -74,6 +81,11 @@ bool HfFields::flag_or(std::string_view field, bool otherwise) const {
   const auto flag = base::as_flag(*value);
   if (!flag) refuse(field, std::string(base::kind_name(*value)), "true or false");
   return *flag;
+}
+
+bool HfFields::is_text(std::string_view field) const {
+  const base::Json* value = find(field);
+  return value != nullptr && base::as_text(*value) != nullptr;
 }
 
 std::string HfFields::text_or(std::string_view field, const std::string& otherwise) const {
@@ -95,6 +107,19 @@ std::vector<std::string> HfFields::texts(std::string_view field) const {
     texts.push_back(*text);
   }
   return texts;
+}
+
+std::vector<int64_t> HfFields::integers(std::string_view field) const {
+  const base::Json* value = find(field);
+  if (value == nullptr) return {};
+  if (!value->is_array()) refuse(field, std::string(base::kind_name(*value)), "a list of integers");
+  std::vector<int64_t> integers;
+  for (const base::Json& item : *value) {
+    const auto integer = base::as_integer(item);
+    if (!integer) refuse(field, "a list with " + std::string(base::kind_name(item)), "a list of integers");
+    integers.push_back(*integer);
+  }
+  return integers;
 }
 
 HfInterval HfFields::interval_or(std::string_view field, HfInterval otherwise) const {

@@ -24,15 +24,23 @@ class HfFields {
   HfFields(const base::Json& config, std::string context);
 
   bool has(std::string_view field) const { return find(field) != nullptr; }
+  /// Whether the field is there at all, null too: classes may have a default for one that is not.
+  bool mentions(std::string_view field) const;
   /// A size of at least 1 that must be given.
   int64_t size(std::string_view field) const;
   int64_t size_or(std::string_view field, int64_t otherwise) const;
   double number_or(std::string_view field, double otherwise) const;
+  /// A number that must be given.
+  double number(std::string_view field) const;
   bool flag_or(std::string_view field, bool otherwise) const;
+  bool is_text(std::string_view field) const;
   std::string text_or(std::string_view field, const std::string& otherwise) const;
   std::vector<std::string> texts(std::string_view field) const;
+  /// A list of integers; absent: none.
+  std::vector<int64_t> integers(std::string_view field) const;
   /// The two numbers of a list.
   HfInterval interval_or(std::string_view field, HfInterval otherwise) const;
+  const std::string& context() const { return context_; }
   HfFields object(std::string_view field) const;
   std::vector<std::string> names() const;
 

@@ -9,6 +9,7 @@
 #include "megacpp/program/blocks/attention.h"
 #include "megacpp/program/blocks/feed_forward.h"
 #include "megacpp/program/blocks/mamba.h"
+#include "megacpp/run/checkpoint/hf_classes.h"
 
 namespace megacpp::checkpoint {
 namespace {
@@ -21,15 +22,25 @@ recipe::Model hybrid() {
   return model;
 }
 
+NameMap names_of(const recipe::Model& model, HfNaming naming) {
+  for (const HfClass& cls : hf_classes())
+    if (cls.name == "NemotronHForCausalLM") return cls.names(model, naming);
+  throw std::logic_error("no such class");
+}
+
 TEST(HfNamesTest, SpellingIsKnownFromTheNames) {
   EXPECT_EQ(naming_of("model.layers.0.block_sparse_moe.gate.weight"), HfNaming::on_disk);
   EXPECT_EQ(naming_of("backbone.layers.0.norm.weight"), HfNaming::on_disk);
+  EXPECT_EQ(naming_of("model.layers.0.mlp.experts.11.up_proj.weight"), HfNaming::on_disk);
+  EXPECT_EQ(naming_of("model.layers.0.block_sparse_moe.input_linear.weight"), HfNaming::on_disk);
+  EXPECT_EQ(naming_of("model.layers.0.block_sparse_moe.router.weight"), HfNaming::in_memory);
+  EXPECT_EQ(naming_of("model.layers.0.mlp.experts.gate_up_proj"), HfNaming::in_memory);
   EXPECT_EQ(naming_of("model.layers.0.mlp.gate.weight"), HfNaming::in_memory);
 }
 
 TEST(HfNamesTest, NemotronHOnDiskDiffersInTheRootOnly) {
-  const NameMap memory = nemotron_h_names(hybrid(), HfNaming::in_memory);
-  const NameMap disk = nemotron_h_names(hybrid(), HfNaming::on_disk);
+  const NameMap memory = names_of(hybrid(), HfNaming::in_memory);
+  const NameMap disk = names_of(hybrid(), HfNaming::on_disk);
   ASSERT_EQ(memory.pieces.size(), disk.pieces.size());
   EXPECT_EQ(memory.pieces.front().theirs, "model.embeddings.weight");
   EXPECT_EQ(disk.pieces.front().theirs, "backbone.embeddings.weight");
@@ -37,7 +48,7 @@ TEST(HfNamesTest, NemotronHOnDiskDiffersInTheRootOnly) {
 
 TEST(HfNamesTest, OptionalParametersFollowTheModel) {
   std::set<std::string> ours;
-  for (const NamePiece& piece : nemotron_h_names(hybrid(), HfNaming::in_memory).pieces) ours.insert(piece.ours);
+  for (const NamePiece& piece : names_of(hybrid(), HfNaming::in_memory).pieces) ours.insert(piece.ours);
   EXPECT_FALSE(ours.contains("block00.M.conv.x.bias"));
   EXPECT_FALSE(ours.contains("block01.E.w_gate"));
   EXPECT_TRUE(ours.contains("block01.E.w_up"));
@@ -47,7 +58,7 @@ TEST(HfNamesTest, OptionalParametersFollowTheModel) {
 TEST(HfNamesTest, PartsOfFusedTensorsCoverThemOnce) {
   recipe::Model model = hybrid();
   model.config<blocks::Mamba>().conv_bias = true;
-  const NameMap names = nemotron_h_names(model, HfNaming::in_memory);
+  const NameMap names = names_of(model, HfNaming::in_memory);
   TensorMap theirs;
   for (const NamePiece& piece : names.pieces) {
     FloatTensor tensor = {piece.their_shape,
@@ -68,7 +79,7 @@ TEST(HfNamesTest, LettersOfAModelsOwnNameTheirBlocks) {
   recipe::Model model = hybrid();
   model.pattern = "MDA";
   model.letters['D'] = {.family = "E", .settings = {{"feed_forward.intermediate", "10"}}};
-  for (const NamePiece& piece : nemotron_h_names(model, HfNaming::in_memory).pieces) {
+  for (const NamePiece& piece : names_of(model, HfNaming::in_memory).pieces) {
     if (piece.ours != "block01.D.w_up") continue;
     EXPECT_EQ(piece.our_shape, (ir::Shape{8, 10}));
     EXPECT_EQ(piece.theirs, "model.layers.1.mixer.up_proj.weight");
@@ -80,7 +91,7 @@ TEST(HfNamesTest, LettersOfAModelsOwnNameTheirBlocks) {
 TEST(HfNamesTest, BlocksBeyondAHundredKeepTheirNumbers) {
   recipe::Model model = hybrid();
   model.depth = 102;
-  EXPECT_EQ(nemotron_h_names(model, HfNaming::in_memory).pieces.back().ours, "block101.A.wo");
+  EXPECT_EQ(names_of(model, HfNaming::in_memory).pieces.back().ours, "block101.A.wo");
 }
 
 }  // namespace

@@ -38,9 +38,9 @@ FloatTensor& make(TensorMap& tensors, const std::string& name, const ir::Shape& 
 template <typename Copy>
 void for_each_pair(const NamePiece& piece, const Copy& copy) {
   if (!piece.transposed) {
-    const int64_t first = piece.row_begin * ir::strides_of(piece.their_shape)[0];
+    const int64_t first = piece.step > 1 ? piece.row_begin : piece.row_begin * ir::strides_of(piece.their_shape)[0];
     for (int64_t i = 0; i < ir::num_elements(piece.our_shape); ++i)
-      copy(static_cast<size_t>(i), static_cast<size_t>(first + i));
+      copy(static_cast<size_t>(i), static_cast<size_t>(first + i * piece.step));
     return;
   }
   const size_t rank = piece.their_shape.size();
@@ -74,6 +74,12 @@ void refuse_strangers(const NameMap& map, const std::map<std::string, Tensor>& t
 }
 
 }  // namespace
+
+NameMap trained(const NameMap& map) {
+  NameMap kept = map;
+  std::erase_if(kept.pieces, [](const NamePiece& piece) { return !piece.is_trained; });
+  return kept;
+}
 
 void require_tensors(const NameMap& map, const std::map<std::string, ir::Shape>& theirs) {
   refuse_strangers(map, theirs, &NamePiece::theirs);

@@ -22,6 +22,7 @@ using TensorMap = std::map<std::string, FloatTensor>;
 
 /// One rectangle of a tensor of theirs and its place in a tensor of ours.
 /// Plain: their rows from row_begin on, as many as fill ours, same order of elements, perhaps another shape.
+/// Plain with a step: element i of ours is element row_begin + i step of theirs, as where two tensors are interleaved.
 /// Transposed: theirs is [slices, rows, columns]; rows [row_begin, row_begin + our columns) go to our slices
 /// [slice_begin, slice_begin + slices) as [columns, rows]. Two-dimensional tensors have one slice.
 struct NamePiece {
@@ -32,12 +33,17 @@ struct NamePiece {
   bool transposed = false;
   int64_t row_begin = 0;
   int64_t slice_begin = 0;
+  int64_t step = 1;
+  bool is_trained = true;  // false: state that no gradient changes, a buffer of theirs
 };
 
 struct NameMap {
   std::vector<NamePiece> pieces;
   std::vector<std::string> ignored;  // tensors of theirs that carry nothing of their own, such as a tied head
 };
+
+/// The pieces of what is trained.
+NameMap trained(const NameMap& map);
 
 /// E1203 as import_tensors() has it, from the shapes of their tensors alone.
 void require_tensors(const NameMap& map, const std::map<std::string, ir::Shape>& theirs);

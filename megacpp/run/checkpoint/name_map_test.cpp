@@ -49,6 +49,25 @@ TEST(NameMapTest, ExportUndoesImport) {
   }
 }
 
+TEST(NameMapTest, InterleavedTensorsComeApartAndTogether) {
+  const NameMap map{
+      .pieces = {
+          {.ours = "even", .our_shape = {2, 2}, .theirs = "w", .their_shape = {2, 4}, .step = 2},
+          {.ours = "odd", .our_shape = {2, 2}, .theirs = "w", .their_shape = {2, 4}, .row_begin = 1, .step = 2}}};
+  const TensorMap theirs = {{"w", {{2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}}}};
+  const TensorMap ours = import_tensors(map, theirs);
+  EXPECT_EQ(ours.at("even").data, (std::vector<float>{1, 3, 5, 7}));
+  EXPECT_EQ(ours.at("odd").data, (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(export_tensors(map, ours).at("w").data, theirs.at("w").data);
+}
+
+TEST(NameMapTest, StateThatNoGradientChangesIsNotTrained) {
+  NameMap map = small_map();
+  map.pieces[2].is_trained = false;
+  EXPECT_EQ(trained(map).pieces.size(), map.pieces.size() - 1);
+  EXPECT_EQ(trained(map).ignored, map.ignored);
+}
+
 TEST(NameMapTest, MissingMisshapenAndStrangeTensorsAreRefusedByName) {
   TensorMap theirs = small_tensors();
   theirs.erase("e.1");

@@ -84,13 +84,24 @@ std::vector<int32_t> read_tokens(const checkpoint::SafetensorsFile& file, const 
   return tokens;
 }
 
+/// What is trained, and the buffers that are state of the model.
+TensorMap read_weights(const checkpoint::SafetensorsFile& file, const checkpoint::HfModel& described) {
+  TensorMap weights = checkpoint::read_tensors(file, "param.");
+  const TensorMap buffers = checkpoint::read_tensors(file, "buffer.");
+  for (const checkpoint::NamePiece& piece : described.names.pieces)
+    if (const auto buffer = buffers.find(piece.theirs); !piece.is_trained && buffer != buffers.end())
+      weights.insert(*buffer);
+  return weights;
+}
+
 /// Every tensor that is compared is there and has a counterpart; what is wrong is found before anything is compiled.
 void check_gradients(const checkpoint::SafetensorsFile& file, const checkpoint::HfModel& described) {
   std::set<std::string> known;
   const auto want = [&](const std::string& name, const ir::Shape& shape) {
     if (known.insert("grad." + name).second) require_shape(file, "grad." + name, shape);
   };
-  for (const checkpoint::NamePiece& piece : described.names.pieces) want(piece.theirs, piece.their_shape);
+  for (const checkpoint::NamePiece& piece : checkpoint::trained(described.names).pieces)
+    want(piece.theirs, piece.their_shape);
   if (described.lone_block) want("x", file.at("in.x").shape);
   for (const checkpoint::StoredTensor& tensor : file.tensors())
     if (tensor.name.starts_with("grad.") && !known.contains(tensor.name))
@@ -134,8 +145,7 @@ class Parity {
   Parity(const std::filesystem::path& path, const recipe::Recipe& settings, const runtime::Backend& backend,
          const compile::Options& options)
       : file_(path), described_(describe(file_, path.string())), batch_(batch_of(file_, described_)) {
-    const TensorMap parameters =
-        checkpoint::import_tensors(described_.names, checkpoint::read_tensors(file_, "param."));
+    const TensorMap parameters = checkpoint::import_tensors(described_.names, read_weights(file_, described_));
     check_gradients(file_, described_);
     require_outputs(file_, described_);
     if (!described_.lone_block) {
@@ -267,7 +277,7 @@ class Parity {
     TensorMap ours;
     for (const blocks::Parameter& parameter : compiled_.parameters)
       if (parameter.trainable) ours[parameter.name] = {parameter.shape, read(optim::gradient_name(parameter.name))};
-    TensorMap theirs = checkpoint::export_tensors(described_.names, ours);
+    TensorMap theirs = checkpoint::export_tensors(checkpoint::trained(described_.names), ours);
     if (described_.lone_block) theirs["x"] = {file_.at("in.x").shape, read_rows(optim::gradient_name("x"))};
     for (const auto& [name, tensor] : theirs) {
       const std::string golden = "grad." + name;

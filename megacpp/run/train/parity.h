@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares a model of ours with a golden file of a public reference implementation: builds the model from the file's
 // configuration alone, runs forward and backward, and measures every output and every gradient.
-// A golden file holds tensors param.*, in.*, out.*, grad.*; its metadata key `meta` names the class and the
+// A golden file holds tensors param.*, buffer.*, in.*, out.*, grad.*; its metadata key `meta` names the class and the
 // configuration.
 #pragma once
 
