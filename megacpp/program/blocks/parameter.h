@@ -53,7 +53,7 @@ struct Parameter {
   ParameterKind kind = ParameterKind::matrix;
   bool trainable = true;  // false: kept by the run but not by gradients (expert bias)
   char letter = 0;        // of the block it belongs to; 0: none
-  bool frozen = false;    // not trainable, and nothing else changes it either: the base of adapters
+  bool frozen = false;  // not trainable, and nothing else changes it either: the base of adapters, a bias that is kept
 };
 
 /// Names of the kinds, in their order.

@@ -208,7 +208,8 @@ blocks::Attention llama_attention(const std::string& extra) {
 TEST(HfConfigTest, BiasesAreThoseOfTheClass) {
   const blocks::Attention llama = llama_attention(R"("attention_bias": true)");
   EXPECT_TRUE(llama.qkv_bias && llama.out_bias);
-  const recipe::Model qwen = import_text("Qwen2ForCausalLM", std::string(kLlama) + "}").model;
+  const recipe::Model qwen =
+      import_text("Qwen2ForCausalLM", std::string(kLlama) + R"(, "num_key_value_heads": null})").model;
   EXPECT_TRUE(qwen.config<blocks::Attention>().qkv_bias);
   EXPECT_FALSE(qwen.config<blocks::Attention>().out_bias);
   EXPECT_TRUE(import_text("LlamaForCausalLM", std::string(kLlama) + R"(, "mlp_bias": true})")
@@ -244,9 +245,9 @@ TEST(HfConfigTest, LayersOfTwoKindsHaveTwoLetters) {
   EXPECT_EQ(gemma.letters.at('L').settings.at("attention.rope_theta"), "10000");
   EXPECT_EQ(gemma.config<blocks::Attention>().rope_theta, 1e6);
   EXPECT_EQ(gemma.config<blocks::Attention>().window, 0);
-  const std::string layers = R"(, "num_hidden_layers": 4, "use_sliding_window": true, "max_window_layers": 2})";
-  EXPECT_EQ(import_text("Qwen2ForCausalLM", std::string(kLlama) + layers).model.pattern, "AEAELELE");
-  const std::string dense = R"(, "num_hidden_layers": 4, "mlp_only_layers": [1, 3]})";
+  const std::string layers = R"(, "num_key_value_heads": 2, "use_sliding_window": true, "max_window_layers": 1})";
+  EXPECT_EQ(import_text("Qwen2ForCausalLM", std::string(kLlama) + layers).model.pattern, "AELE");
+  const std::string dense = R"(, "mlp_only_layers": [1]})";
   EXPECT_EQ(import_text("Qwen3MoeForCausalLM", std::string(kLlama) + dense).model.pattern, "AEAD");
 }
 

@@ -95,7 +95,9 @@ std::optional<std::string> difference(const recipe::Model& ours, const recipe::M
   for (size_t i = 0; same_families && i < left.size(); ++i)
     if (pairs.emplace(left[i], right[i]).second)
       same_families = recipe::family_of(ours, left[i]).letter == recipe::family_of(theirs, right[i]).letter;
-  if (!same_families) return fmt::format("blocks {}, not {} up to {}", ours.pattern, theirs.pattern, theirs.depth);
+  if (!same_families)
+    return fmt::format("blocks {}, not {} up to {}", std::string(left.begin(), left.end()), theirs.pattern,
+                       theirs.depth);
   if (auto found = own_difference(ours, theirs)) return found;
   for (const auto& [a, b] : pairs)
     if (auto found = difference(recipe::family_of(ours, a), recipe::config_of(ours, a), recipe::config_of(theirs, b)))

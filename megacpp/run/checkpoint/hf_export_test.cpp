@@ -172,15 +172,18 @@ TEST(HfExportConfigTest, LettersOfARecipesOwnAreBlocksOfTheirFamily) {
 }
 
 TEST(HfExportConfigTest, ModelsThatNoClassComputesAlikeAreRefusedWithTheReason) {
-  const auto reason = [](const char* name, const auto& change) {
+  const auto reason = [](const char* name, const auto& change, const std::string& cls = "") {
     recipe::Model model = golden_model(name).described.model;
     change(model);
-    return problem_of(base::Code::E1202, [&] { export_hf_config(model); }).got;
+    return problem_of(base::Code::E1202, [&] { export_hf_config(model, {.cls = cls}); }).got;
   };
-  EXPECT_NE(reason("llama_tiny", [](recipe::Model& m) { m.config<blocks::Attention>().qk_norm = true; })
-                .find("model.attention.qk_norm true, not false"),
-            std::string::npos);
-  EXPECT_NE(reason("llama_tiny", [](recipe::Model& m) { m.config<blocks::Attention>().window = 8; })
+  EXPECT_NE(
+      reason(
+          "llama_tiny", [](recipe::Model& m) { m.config<blocks::Attention>().qk_norm = true; }, "LlamaForCausalLM")
+          .find("model.attention.qk_norm true, not false"),
+      std::string::npos);
+  EXPECT_NE(reason(
+                "llama_tiny", [](recipe::Model& m) { m.config<blocks::Attention>().window = 8; }, "LlamaForCausalLM")
                 .find("LlamaForCausalLM (model.attention.window 8, not 0)"),
             std::string::npos);
   EXPECT_NE(reason("mixtral_tiny", [](recipe::Model& m) { m.config<blocks::FeedForward>().capacity_factor = 1.25; })
@@ -189,6 +192,20 @@ TEST(HfExportConfigTest, ModelsThatNoClassComputesAlikeAreRefusedWithTheReason) 
   EXPECT_NE(reason("llama_tiny", [](recipe::Model& m) { m.embed_scale = 2; }).find("model.embed_scale 2, not 1"),
             std::string::npos);
   EXPECT_NE(reason("llama_tiny", [](recipe::Model& m) { m.pattern = "AEE"; }).find("blocks AEEAEE"), std::string::npos);
+}
+
+TEST(HfExportConfigTest, TheFirstClassThatComputesTheSameIsTaken) {
+  const auto class_of = [](const auto& change, const std::string& preferred = "") {
+    recipe::Model model = golden_model("llama_tiny").described.model;
+    change(model);
+    return export_hf_config(model, {.preferred = preferred}).described.cls;
+  };
+  const auto as_it_is = [](recipe::Model&) {};
+  EXPECT_EQ(class_of(as_it_is), "LlamaForCausalLM");
+  EXPECT_EQ(class_of(as_it_is, "MistralForCausalLM"), "MistralForCausalLM");
+  EXPECT_EQ(class_of([](recipe::Model& m) { m.config<blocks::Attention>().window = 8; }), "MistralForCausalLM");
+  EXPECT_EQ(class_of([](recipe::Model& m) { m.config<blocks::Attention>().qkv_bias = true; }), "Qwen2ForCausalLM");
+  EXPECT_EQ(class_of([](recipe::Model& m) { m.config<blocks::Attention>().qk_norm = true; }), "Qwen3ForCausalLM");
 }
 
 TEST(HfExportConfigTest, OurTimeStepsWithoutAClampStayWithoutOne) {
