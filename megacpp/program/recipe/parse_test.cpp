@@ -136,7 +136,8 @@ TEST(ParseTest, WordsThatAModeDoesNotHaveAreRefusedWithItsWordsAndTheNearest) {
         Row{"train.recompute.M", "fulll", "auto, none, selective or full", "did you mean 'full'?"},
         Row{"xla.loops", "maybe", "auto, on or off", "xla.loops: "},
         Row{"optimizer.muon.scale", "orginal", "match_rms_adamw or original", "did you mean 'original'?"},
-        Row{"model.feed_forward.activation", "swigl", "swiglu, relu2, geglu, gelu or clamped_swiglu", "did you mean 'swiglu'?"}}) {
+        Row{"model.feed_forward.activation", "swigl", "swiglu, relu2, geglu, gelu or clamped_swiglu",
+            "did you mean 'swiglu'?"}}) {
     const base::Error error = parse_error(kSmall, {row.key + "=" + row.word});
     EXPECT_EQ(error.code(), base::Code::E1003) << row.key;
     EXPECT_EQ(error.problem().where, "--set " + row.key);

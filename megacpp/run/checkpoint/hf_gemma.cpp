@@ -31,7 +31,8 @@ void query_scalar(HfCodec& io, blocks::Attention& a) {
     return;
   }
   const double scalar = io.fields().number_or("query_pre_attn_scalar", kUsual);
-  if (scalar <= 0 || std::isinf(scalar)) io.fields().refuse("query_pre_attn_scalar", std::to_string(scalar), "a number above 0");
+  if (scalar <= 0 || std::isinf(scalar))
+    io.fields().refuse("query_pre_attn_scalar", std::to_string(scalar), "a number above 0");
   a.scale = scalar == width ? 0 : 1 / std::sqrt(scalar);
 }
 
