@@ -216,6 +216,18 @@ TEST(HfExportConfigTest, OurTimeStepsWithoutAClampStayWithoutOne) {
   EXPECT_EQ(import_hf_config("NemotronHForCausalLM", config).model.config<blocks::Mamba>().dt_limit_low, 0);
 }
 
+TEST(HfExportConfigTest, InfinityOfACarriedConfigIsWrittenAsTheLibrarySpellsIt) {
+  const HfModel bamba = golden_model("bamba").described;
+  base::Json config = parse(export_hf_config(bamba.model).config);
+  config["time_step_limit"] = base::Json::array({0.0, base::Json{{"__float__", "Infinity"}}});
+  std::string text = base::to_text(config);
+  const std::string spelled = R"({"__float__":"Infinity"})";
+  ASSERT_NE(text.find(spelled), std::string::npos) << text;
+  text.replace(text.find(spelled), spelled.size(), "Infinity");
+  const base::Json written = parse(export_hf_config(bamba.model, {.carried = text}).config);
+  EXPECT_EQ(written["time_step_limit"], config["time_step_limit"]);
+}
+
 TEST(HfExportConfigTest, AClassThatIsNamedMustExist) {
   const recipe::Model model = golden_model("llama_tiny").described.model;
   problem_of(base::Code::E1202, [&] { export_hf_config(model, {.cls = "BertModel"}); });

@@ -100,7 +100,7 @@ void time_step_limit(HfCodec& io, blocks::Mamba& m) {
     const HfInterval limit = io.fields().interval_or("time_step_limit", {0, kInfinity});
     m.dt_limit_low = limit.low;
     m.dt_limit_high = limit.high;
-  } else if (m.dt_limit_low > 0 || std::isfinite(m.dt_limit_high)) {
+  } else if (m.dt_limit_low > 0 || std::isfinite(m.dt_limit_high) || io.writes_over("time_step_limit")) {
     io.put("time_step_limit", base::Json::array({number_json(m.dt_limit_low), number_json(m.dt_limit_high)}));
   }
 }
