@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of a comparison of two runs, and of the largest shapes that ran, as JSON has them (base/record.h). For .cpp files.
+// The members of a comparison of two runs, and of the largest shapes that ran, as JSON has them (base/record.h). For
+// .cpp files.
 #pragma once
 
 #include "megacpp/core/base/record.h"
