@@ -58,7 +58,8 @@ class StandInGpu {
   runtime::cuda::LoadParts parts() const { return {.libraries = libraries(), .find_cubin = any_cubin}; }
 
   std::shared_ptr<runtime::cuda::Gpu> open(int ordinal = 0) const {
-    const runtime::cuda::Driver& driver = runtime::cuda::open_driver(runtime::cuda::driver_place(libraries()));
+    const auto place = runtime::cuda::driver_place(libraries());
+    const runtime::cuda::Driver& driver = runtime::cuda::open_driver(place);
     const runtime::cuda::Gpu::Options options{.ordinal = ordinal, .libraries = libraries(), .find_cubin = any_cubin};
     return std::make_shared<runtime::cuda::Gpu>(driver, options);
   }

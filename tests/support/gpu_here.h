@@ -20,7 +20,8 @@ inline FoundGpu find_gpu() {
   using namespace runtime::cuda;
   if (!missing_cubins().empty()) return {.why_not = "this build has no device code: it was made without nvcc"};
   try {
-    const Driver& driver = open_driver(driver_place({}));
+    const auto place = driver_place({});
+    const Driver& driver = open_driver(place);
     return {.gpu = std::make_shared<Gpu>(driver, Gpu::Options{.find_cubin = embedded_cubin})};
   } catch (const base::Error& error) {
     if (error.code() != base::Code::E1508) throw;

@@ -44,7 +44,8 @@ constexpr int64_t kSeparateBytes = 4 * kEnoughBlocks * kPartialBytes;
 
 // All processes together. One with all chips takes as many GPUs as it sees and has chips for, one of several takes one.
 Gpus open_gpus(collectives::World& world, const LoadParts& parts) {
-  const Driver& driver = open_driver(driver_place(parts.libraries));
+  const auto place = driver_place(parts.libraries);
+  const Driver& driver = open_driver(place);
   plugins::GpusOfProcess own{.machine = host_name(), .gpus = visible_gpus(driver)};
   if (world.has_all_chips()) own.chips = std::min(world.chips(), static_cast<int64_t>(std::ssize(own.gpus)));
   const std::vector<int64_t> devices = plugins::share_gpus(world, own).devices;

@@ -27,15 +27,17 @@ class Config {
     return config;
   }
 
-  /// nullptr for the settings of another family.
+  /// nullptr for the settings of another family. The pointer is into this object, so not of a temporary.
   template <typename T>
-  T* get_if() {
+  T* get_if() & {
     return std::any_cast<T>(&value_);
   }
   template <typename T>
-  const T* get_if() const {
+  const T* get_if() const& {
     return std::any_cast<T>(&value_);
   }
+  template <typename T>
+  const T* get_if() const&& = delete;
 
   template <typename T>
   T& as() {

@@ -68,9 +68,10 @@ constexpr const char* kSliding = "sliding_attention";
 
 void write_sliding_layers(HfCodec& io, const recipe::Model& model) {
   std::vector<std::string> types;
-  for (const char letter : recipe::expand(model).letters)
-    if (const auto* a = recipe::config_of(model, letter).get_if<blocks::Attention>())
-      types.emplace_back(a->window > 0 ? kSliding : kFull);
+  for (const char letter : recipe::expand(model).letters) {
+    const blocks::Config config = recipe::config_of(model, letter);
+    if (const auto* a = config.get_if<blocks::Attention>()) types.emplace_back(a->window > 0 ? kSliding : kFull);
+  }
   io.put("num_hidden_layers", model.depth / 2);
   io.put("layer_types", types);
 }

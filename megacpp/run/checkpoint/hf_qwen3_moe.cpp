@@ -28,9 +28,11 @@ std::vector<bool> read_routed(const HfFields& fields, int64_t layers) {
 void write_routed(HfCodec& io, const recipe::Model& model) {
   std::vector<int64_t> dense;
   const std::vector<char> letters = recipe::expand(model).letters;
-  for (size_t i = 1; i < letters.size(); i += 2)
-    if (const auto* e = recipe::config_of(model, letters[i]).get_if<FeedForward>(); e != nullptr && !e->is_routed())
-      dense.push_back(static_cast<int64_t>(i / 2));
+  for (size_t i = 1; i < letters.size(); i += 2) {
+    const blocks::Config config = recipe::config_of(model, letters[i]);
+    const auto* e = config.get_if<FeedForward>();
+    if (e != nullptr && !e->is_routed()) dense.push_back(static_cast<int64_t>(i / 2));
+  }
   io.put("num_hidden_layers", model.depth / 2);
   io.put("decoder_sparse_step", 1);
   io.put("mlp_only_layers", dense);
