@@ -258,7 +258,11 @@ float MaxValue(const float* x, int64_t count) {
   V best = hn::Set(d, -std::numeric_limits<float>::infinity());
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) best = hn::Max(best, hn::LoadU(d, x + i));
-  float value = hn::GetLane(hn::MaxOfLanes(d, best));
+  // MaxOfLanes makes the least finite number of lanes that are all -inf, by some versions of Highway.
+  HWY_ALIGN float lane[hn::MaxLanes(d)];
+  hn::Store(best, d, lane);
+  float value = lane[0];
+  for (size_t k = 1; k < lanes; ++k) value = lane[k] > value ? lane[k] : value;
   for (; i < n; ++i) value = x[i] > value ? x[i] : value;
   return value;
 }
