@@ -119,7 +119,7 @@ Command probe_word() {
           .example = "megacpp ceilings probe recipes/nam56r-tiny.yaml --key train.batch --dir runs/probe",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<CeilingFlags>();
-            flags->recipe = declare_recipe_flags(app);
+            flags->recipe = declare_recipe_flags(app, RecipeFile::or_model);
             app.add_option("--key", flags->key, "what grows, by multiples of the recipe's value")
                 ->check(CLI::IsMember({"train.batch", "train.sequence"}))
                 ->capture_default_str();

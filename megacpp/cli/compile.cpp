@@ -150,7 +150,7 @@ Command compile_command() {
               "  megacpp compile recipes/nam56r.yaml --backend xla --target v6e:16x16",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<CompileFlags>();
-            flags->recipe = declare_recipe_flags(app);
+            flags->recipe = declare_recipe_flags(app, RecipeFile::or_model);
             declare_xla_flags(app, flags->xla);
             app.add_option_function<std::string>(
                    "--dump-dir", [flags](const std::string& folder) { flags->options.dump_dir = folder; },

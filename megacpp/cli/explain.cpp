@@ -382,7 +382,7 @@ Command explain_command() {
               "  megacpp explain recipes/nam52-tiny.yaml --backend xla --features",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<ExplainFlags>();
-            flags->recipe = declare_recipe_flags(app);
+            flags->recipe = declare_recipe_flags(app, RecipeFile::or_model);
             declare_xla_flags(app, flags->xla);
             app.add_flag("--features", flags->features,
                          "print instead what is on, limited or off in this layout on this backend, and why");

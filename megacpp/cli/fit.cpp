@@ -251,7 +251,7 @@ Command fit_command() {
               "  megacpp fit recipes/nam52-1b.yaml --hardware v6e:2x2 --confirm 3",
           .declare = [](CLI::App& app) -> std::function<int()> {
             auto flags = std::make_shared<FitFlags>();
-            flags->recipe = declare_recipe_flags(app);
+            flags->recipe = declare_recipe_flags(app, RecipeFile::or_model);
             app.add_option("--hardware", flags->hardware,
                            "chips to plan for, e.g. v6e:16x16, h100:16, host:4; else hardware.target")
                 ->type_name("NAME");

@@ -8,6 +8,7 @@
 #include "megacpp/core/base/error.h"
 #include "megacpp/core/base/path.h"
 #include "megacpp/program/model/model.h"
+#include "megacpp/program/recipe/parse.h"
 #include "megacpp/run/checkpoint/adapters.h"
 #include "megacpp/run/checkpoint/reader.h"
 #include "megacpp/run/launch/named_model.h"
@@ -48,11 +49,10 @@ ModelSource from_named(const SourceFlags& flags) {
 }
 
 ModelSource from_recipe(const SourceFlags& flags) {
-  RecipeFlags recipe_flags;
-  recipe_flags.file = flags.source;
-  recipe_flags.overrides = flags.overrides;
-  ModelSource source{
-      .recipe = recipe_flags.load(), .weights = {}, .imported = std::nullopt, .origin = train::WeightOrigin::drawn};
+  ModelSource source{.recipe = recipe::load(flags.source, flags.overrides),
+                     .weights = {},
+                     .imported = std::nullopt,
+                     .origin = train::WeightOrigin::drawn};
   for (const blocks::Parameter& parameter : model::parameters_of(source.recipe.model)) {
     checkpoint::FloatTensor& tensor = source.weights[parameter.name];
     tensor = {parameter.shape, std::vector<float>(static_cast<size_t>(ir::num_elements(parameter.shape)))};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megacpp/run/train/parity.h"
+#include "megacpp/program/recipe/parse.h"
 
 #include <memory>
 

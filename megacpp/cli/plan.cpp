@@ -51,10 +51,12 @@ Command plan_command() {
       .summary = "a recipe on hardware that need not be here: memory of every chip, time of a step, does it fit",
       .example =
           "megacpp plan recipes/nam56r.yaml --hardware v6e:16x16\n"
-          "  megacpp plan recipes/nam52-1b.yaml --hardware h100:8 --html plan.html",
+          "  megacpp plan recipes/nam52-1b.yaml --hardware h100:8 --html plan.html\n"
+          "  megacpp plan ~/models/Qwen3-30B-A3B --hardware h100:64 --set train.sequence=4096 --set train.batch=64 "
+          "--set layout.zero=3",
       .declare = [](CLI::App& app) -> std::function<int()> {
         auto flags = std::make_shared<PlanFlags>();
-        flags->recipe = declare_recipe_flags(app);
+        flags->recipe = declare_recipe_flags(app, RecipeFile::or_model);
         app.add_option("--hardware", flags->wishes.hardware,
                        "what it is planned for: v6e:16x16, h100:8, host:4 (megacpp hw lists chips); without: the "
                        "recipe's hardware.target, or this machine")

@@ -48,6 +48,27 @@ class PlanCommandTest : public testing::Test {
   const Variable config_{"XDG_CONFIG_HOME", (folder_ / "config").string()};
 };
 
+// As published, without weights.
+TEST_F(PlanCommandTest, AModelIsPlannedFromItsConfigAlone) {
+  const fs::path model = folder_ / "Small-MoE";
+  fs::create_directories(model);
+  base::write_file_atomically(model / "config.json", R"({"architectures": ["Qwen3MoeForCausalLM"], "vocab_size": 512,
+      "hidden_size": 64, "intermediate_size": 96, "moe_intermediate_size": 32, "num_hidden_layers": 3, "head_dim": 16,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "num_experts": 8, "num_experts_per_tok": 2,
+      "norm_topk_prob": true, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0})");
+  const auto plan_of = [](const fs::path& named, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"plan", named.string(), "--hardware", "h100:2", "--set", "train.sequence=64"});
+    return testing_support::run_command(more);
+  };
+  const Result by_folder = plan_of(model), by_config = plan_of(model / "config.json");
+  EXPECT_EQ(by_folder.status, 0) << by_folder.err;
+  EXPECT_NE(by_folder.out.find("Small-MoE"), std::string::npos) << by_folder.out;
+  EXPECT_EQ(by_folder.out, by_config.out);
+  EXPECT_NE(plan_of(model, {"--set", "model.hidden=32"}).err.find("E1205"), std::string::npos);
+  base::write_file_atomically(model / "config.json", R"({"architectures": ["NobodysForCausalLM"]})");
+  EXPECT_NE(plan_of(model).err.find("E1202"), std::string::npos);
+}
+
 TEST_F(PlanCommandTest, TheLinkUnderEachAxisIsNamed) {
   const Json json = plan_as_json({"--hardware", "v6e:2x2"});
   ASSERT_EQ(json["axes"].size(), 1u);

@@ -152,4 +152,9 @@ HfModel describe_hf_folder(const std::filesystem::path& folder) {
   return described;
 }
 
+HfModel describe_hf_config(const std::filesystem::path& file) {
+  const base::Json config = read_json(file, base::Code::E1202);
+  return import_hf_config(hf_class_of(config), config);
+}
+
 }  // namespace megacpp::checkpoint

@@ -39,4 +39,7 @@ std::map<std::string, uint64_t> digest_hf_folder(const std::filesystem::path& fo
 /// E1203 before anything as large as the config says is made.
 HfModel describe_hf_folder(const std::filesystem::path& folder);
 
+/// The model that a config.json describes by itself, without weights. E1008, E1202.
+HfModel describe_hf_config(const std::filesystem::path& file);
+
 }  // namespace megacpp::checkpoint

@@ -25,15 +25,18 @@ bool is_hf_folder(const std::filesystem::path& path) {
   return base::exists(path / kConfigFile) && !base::exists(path / checkpoint::kManifestFile) && !is_run(path);
 }
 
-NamedModel open_hf_folder(const std::filesystem::path& folder) {
-  const checkpoint::HfModel described = checkpoint::describe_hf_folder(folder);
-  const std::string config = (folder / kConfigFile).string();
+recipe::GivenModel whole_model(const checkpoint::HfModel& described, const std::string& config) {
   MEGACPP_REQUIRE(!described.lone_block, E1202,
                   {.where = config,
                    .got = described.cls + ", a block without embedding and head",
                    .wanted = "a whole model",
                    .next = "give the folder of a model that is named in docs/interoperability.md"});
-  return {.given = {.model = described.model, .source = config}, .folder = folder};
+  return {.model = described.model, .source = config};
+}
+
+NamedModel open_hf_folder(const std::filesystem::path& folder) {
+  const std::string config = (folder / kConfigFile).string();
+  return {.given = whole_model(checkpoint::describe_hf_folder(folder), config), .folder = folder};
 }
 
 recipe::GivenModel model_of_manifest(const checkpoint::Reader& reader) {
@@ -72,6 +75,15 @@ NamedModel open_model(const std::string& named) {
 recipe::Recipe recipe_of(const NamedModel& model, std::span<const std::string> overrides) {
   if (!model.recipe.empty()) return recipe::load_around(model.given, model.recipe, overrides);
   return recipe::parse_around(model.given, kDefaultTrain, "defaults", overrides);
+}
+
+recipe::Recipe load_recipe_or_model(const std::filesystem::path& named, std::span<const std::string> overrides) {
+  const std::filesystem::path config = is_hf_folder(named) ? named / kConfigFile : named;
+  if (config.extension() != ".json") return recipe::load(named, overrides);
+  NamedModel model{.given = whole_model(checkpoint::describe_hf_config(config), config.string())};
+  // Called after its folder, as recipes are after their file.
+  model.given.model.name = base::absolute(config).lexically_normal().parent_path().filename().string();
+  return recipe_of(model, overrides);
 }
 
 }  // namespace megacpp::launch

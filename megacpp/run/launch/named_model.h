@@ -31,4 +31,8 @@ NamedModel open_model(const std::string& named);
 /// with what --set gives. E1205 for a key of the model that has another value there.
 recipe::Recipe recipe_of(const NamedModel& model, std::span<const std::string> overrides);
 
+/// The recipe in a file, or the same around the model of a Hugging Face folder or of a config.json by itself: weights
+/// are not looked at. E1202 for a config that is not a whole model's.
+recipe::Recipe load_recipe_or_model(const std::filesystem::path& named, std::span<const std::string> overrides);
+
 }  // namespace megacpp::launch
