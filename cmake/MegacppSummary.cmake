@@ -9,7 +9,7 @@ endfunction()
 
 function(megacpp_print_summary)
   set(externals "")
-  foreach(name archive benchmark cli11 fmt gtest hwy json openblas pcre2 protozero sentencepiece sqlite3 tcmalloc utf8proc xxhash yaml)
+  foreach(name archive benchmark cli11 fmt gtest hwy json openblas pcre2 protozero sentencepiece sqlite3 utf8proc xxhash yaml)
     if(TARGET megacpp_external::${name})
       string(APPEND externals "${name} ")
     else()
